@@ -1,0 +1,1 @@
+//! Example grain: counter.

@@ -1,0 +1,1 @@
+//! Write Granary grains in Rust.

@@ -1,0 +1,5 @@
+//! Grain manifests: the model, the canonical hash, and the machine that spreads them (spec A).
+
+/// What the manifest machines of two silos say to each other.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub enum ManifestMessage {}

@@ -1,0 +1,1 @@
+//! Grains on one silo: catalog, activations, turns, calls, migration.

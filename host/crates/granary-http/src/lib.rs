@@ -1,0 +1,1 @@
+//! The HTTP edges of a silo: gateway, admin API, health and metrics.

@@ -1,0 +1,1 @@
+//! Framed connections between silos: handshake, requests and responses, limits.

@@ -1,0 +1,122 @@
+//! The cluster store: traits, one contract suite that every engine passes, and the engines.
+//!
+//! Nothing here replicates data: a store is an existing engine. Policy (who is dead, when to retry) is not here
+//! either.
+
+use granary_core::hosting::{BoxFuture, StateError, StateValue};
+use granary_core::id::{Digest, GrainId, SiloAddress};
+use granary_core::membership::table::{CasOutcome, MembershipRow, TableSnapshot};
+
+/// The store cannot be reached, or failed. A write may have been applied.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    #[error("the store is unavailable: {0}")]
+    Unavailable(String),
+    /// Corrupt, of a newer format, or not permitted: retrying does not help.
+    #[error("the store is unusable: {0}")]
+    Unusable(String),
+}
+
+/// The membership table (spec 7.2).
+pub trait MembershipTable: Send + Sync {
+    /// Rows and version from one consistent snapshot.
+    fn read(&self) -> BoxFuture<'_, Result<TableSnapshot, StoreError>>;
+
+    /// Inserts a row if the table has version `expected_version` and no row of that address.
+    fn insert(
+        &self,
+        row: MembershipRow,
+        expected_version: u64,
+    ) -> BoxFuture<'_, Result<CasOutcome, StoreError>>;
+
+    /// Replaces a row if the table has version `expected_version` and the row still has `row.etag`.
+    /// The stored renewal stays.
+    fn update(
+        &self,
+        row: MembershipRow,
+        expected_version: u64,
+    ) -> BoxFuture<'_, Result<CasOutcome, StoreError>>;
+
+    /// Counts the silo's renewal up by one, if its row is there and not Dead; `false` otherwise.
+    fn renew(&self, address: SiloAddress) -> BoxFuture<'_, Result<bool, StoreError>>;
+
+    /// Removes the given rows that are Dead, without changing the version (spec MB-15).
+    fn remove_dead(&self, addresses: Vec<SiloAddress>) -> BoxFuture<'_, Result<(), StoreError>>;
+}
+
+/// Persistent grain state with etag and fence (spec GP-1, decision B11).
+pub trait GrainStateStore: Send + Sync {
+    /// Reads a value, and raises the row's stored fence to `fence`; a higher stored fence is `Fenced`.
+    fn read(
+        &self,
+        grain: GrainId,
+        name: String,
+        fence: u64,
+    ) -> BoxFuture<'_, Result<Option<StateValue>, StateError>>;
+
+    /// Writes if the stored etag is `expected` (`None`: no row) and the stored fence is not above `fence`.
+    /// Returns the new etag when the write is durable.
+    fn write(
+        &self,
+        grain: GrainId,
+        name: String,
+        value: Vec<u8>,
+        expected: Option<String>,
+        fence: u64,
+    ) -> BoxFuture<'_, Result<String, StateError>>;
+
+    /// Removes the value under the same conditions; the fence stays.
+    fn clear(
+        &self,
+        grain: GrainId,
+        name: String,
+        expected: Option<String>,
+        fence: u64,
+    ) -> BoxFuture<'_, Result<(), StateError>>;
+}
+
+/// One deployed component.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeploymentRecord {
+    /// The grain type; the key of the record.
+    pub grain_type: String,
+    pub digest: Digest,
+    pub bytes: u64,
+    /// The component's file name at deploy, for people.
+    pub name: String,
+    /// Counts the deploys of this type.
+    pub revision: u64,
+    /// Properties that override the component's own, as JSON.
+    pub properties: String,
+    /// Unix time in seconds.
+    pub deployed_at: u64,
+}
+
+/// What is deployed in the cluster: a small versioned table.
+pub trait DeploymentStore: Send + Sync {
+    /// All records and the table's version, from one snapshot.
+    fn read(&self) -> BoxFuture<'_, Result<(u64, Vec<DeploymentRecord>), StoreError>>;
+
+    /// Adds or replaces a record if the table has version `expected_version`.
+    fn put(
+        &self,
+        record: DeploymentRecord,
+        expected_version: u64,
+    ) -> BoxFuture<'_, Result<CasOutcome, StoreError>>;
+
+    /// Removes a record if the table has version `expected_version`.
+    fn remove(
+        &self,
+        grain_type: String,
+        expected_version: u64,
+    ) -> BoxFuture<'_, Result<CasOutcome, StoreError>>;
+}
+
+/// Component bytes by digest. What is read back is verified.
+pub trait BlobStore: Send + Sync {
+    /// Keeps the bytes durably under their digest; the same bytes again are fine.
+    fn put(&self, bytes: Vec<u8>) -> BoxFuture<'_, Result<Digest, StoreError>>;
+
+    /// The bytes, verified against the digest; `None` when absent (or found corrupt, which is logged).
+    fn get(&self, digest: Digest) -> BoxFuture<'_, Result<Option<Vec<u8>>, StoreError>>;
+}

@@ -1,0 +1,1 @@
+//! Components on wasmtime: engine, compile cache, inspection, linking, instances, values.

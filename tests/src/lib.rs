@@ -1,0 +1,1 @@
+//! End-to-end tests with real silo processes and real components.
