@@ -1,1 +1,101 @@
-//! The HTTP edges of a silo: gateway, admin API, health and metrics.
+//! The HTTP edges of a silo: the gateway, where programs call grains, and the admin API with health and metrics.
+//!
+//! This crate owns routes, limits, status codes and the shape of errors. What a request means is the
+//! [`Backend`]'s: the silo implements it.
+
+mod admin;
+mod gateway;
+mod problem;
+mod routes;
+mod server;
+
+use granary_core::hosting::{BoxFuture, CallError, TextFormat};
+use granary_core::id::GrainId;
+use std::time::Duration;
+
+pub use crate::problem::Problem;
+pub use crate::server::{EdgeKind, EdgeLimits, EdgeServer, EdgeStats};
+
+/// A call from outside, still as text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EdgeCall {
+    pub grain: GrainId,
+    /// `method`, `interface.method` or `ns:pkg/interface.method`.
+    pub method: String,
+    pub format: TextFormat,
+    pub arguments: String,
+    /// How long the caller waits.
+    pub timeout: Duration,
+    pub trace_parent: Option<String>,
+    /// Answer as soon as the call is accepted.
+    pub one_way: bool,
+}
+
+/// Why a call from outside failed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum EdgeCallError {
+    /// The arguments do not fit the method: a path into them, and what is expected there.
+    Arguments { path: String, message: String },
+    /// Anything that a grain's caller can meet as well.
+    Call(CallError),
+}
+
+/// What can be listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listing {
+    Silos,
+    Grains,
+    Activations,
+    Deployments,
+}
+
+/// A request to the admin API.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AdminRequest {
+    List(Listing),
+    /// One grain: where it is active, and how it does.
+    Describe(GrainId),
+    /// A component's bytes, to be deployed.
+    Deploy {
+        name: String,
+        component: Vec<u8>,
+        force: bool,
+        properties: Vec<(String, String)>,
+    },
+    Undeploy {
+        grain_type: String,
+    },
+    Migrate {
+        grain: GrainId,
+        to: String,
+    },
+    /// Empties and stops a silo, by name.
+    Drain {
+        silo: String,
+    },
+    /// The last lines that a grain logged.
+    Logs {
+        grain: GrainId,
+        lines: usize,
+    },
+    /// The manifests, as each silo publishes them.
+    Manifest,
+}
+
+/// What stands behind the edges.
+pub trait Backend: Send + Sync + 'static {
+    /// Calls a grain; `Ok` holds the result in the call's format.
+    fn call(&self, call: EdgeCall) -> BoxFuture<'_, Result<String, EdgeCallError>>;
+
+    /// Serves the admin API; the value is the JSON body.
+    fn admin(&self, request: AdminRequest) -> BoxFuture<'_, Result<serde_json::Value, Problem>>;
+
+    /// `Ok` when the silo takes calls, else the reasons why not.
+    fn ready(&self) -> Result<(), Vec<String>>;
+
+    /// The metrics as OpenMetrics text.
+    fn metrics(&self) -> String;
+
+    /// Name and versions, as JSON.
+    fn version(&self) -> serde_json::Value;
+}
