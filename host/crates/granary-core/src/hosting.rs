@@ -94,12 +94,23 @@ pub enum DeactivationReason {
 /// One method of a grain interface.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MethodInfo {
-    /// SHA-256 over the resolved structural types (decision A5).
+    /// SHA-256 over the resolved structural types (decision A5). In a reference that is only used for one-way
+    /// calls it is the hash of the parameters.
     pub hash: Digest,
+    /// The hash over the parameters alone, which is what one-way calls carry; never equal to any `hash`.
+    pub params_hash: Digest,
     /// Signature in WIT, for people: `func(by: u64) -> u64`.
     pub signature: String,
     /// True when the method returns nothing.
     pub no_result: bool,
+}
+
+impl MethodInfo {
+    /// Whether a call that carries `hash` fits this method: the whole type, or the parameters of a one-way call.
+    #[must_use]
+    pub fn accepts(&self, hash: &Digest) -> bool {
+        *hash == self.hash || *hash == self.params_hash
+    }
 }
 
 /// One grain interface that a class exports, or that it calls through a derived package.
