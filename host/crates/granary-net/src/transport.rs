@@ -1,0 +1,122 @@
+//! Reads and writes frames on one socket, with deadlines and counters.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, BufWriter};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::time::timeout;
+use tokio_util::codec::Decoder;
+
+use crate::frame::{FRAME_BYTES_MAX, Frame, FrameDecoder, FrameError, HANDSHAKE_BYTES_MAX};
+use crate::stats::NetStats;
+
+/// Small frames are gathered into writes of this size.
+const WRITE_BUFFER_BYTES: usize = 64 * 1024;
+
+/// A write of at most this much must make it into the socket within the silence limit.
+const WRITE_CHUNK_BYTES: usize = 256 * 1024;
+
+/// Why a connection ended.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Ended {
+    #[error("the peer closed the connection")]
+    Closed,
+    #[error("the peer said goodbye: {0}")]
+    Goodbye(String),
+    #[error("nothing came from the peer for {0:?}")]
+    Silent(Duration),
+    #[error("the peer took nothing for {0:?}")]
+    Stalled(Duration),
+    #[error("this silo closes the connection")]
+    ClosedHere,
+    #[error("a {0} is not expected here")]
+    Unexpected(String),
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+}
+
+impl Ended {
+    /// Whether the other side broke the protocol, as opposed to going away.
+    pub(crate) fn is_violation(&self) -> bool {
+        matches!(self, Self::Unexpected(_))
+            || matches!(self, Self::Frame(err) if !matches!(err, FrameError::Io(_)))
+    }
+}
+
+impl From<std::io::Error> for Ended {
+    fn from(err: std::io::Error) -> Self {
+        Self::Frame(FrameError::Io(err))
+    }
+}
+
+/// The reading half: frames, until an error or the end.
+#[derive(Debug)]
+pub(crate) struct FrameReader {
+    socket: OwnedReadHalf,
+    buffer: BytesMut,
+    decoder: FrameDecoder,
+    stats: Arc<NetStats>,
+}
+
+impl FrameReader {
+    /// Starts with the small limit of the handshake.
+    pub(crate) fn new(socket: OwnedReadHalf, stats: Arc<NetStats>) -> Self {
+        let decoder = FrameDecoder::new(HANDSHAKE_BYTES_MAX);
+        Self { socket, buffer: BytesMut::with_capacity(1024), decoder, stats }
+    }
+
+    /// Lifts the limit once the handshake is done.
+    pub(crate) fn handshake_done(&mut self) {
+        self.decoder = FrameDecoder::new(FRAME_BYTES_MAX);
+    }
+
+    /// The next frame. Each wait for bytes lasts at most `silence_max`; `active` is set with each byte. Not safe
+    /// to cancel and resume only in that a timeout starts anew; no bytes are lost.
+    pub(crate) async fn next(&mut self, silence_max: Duration, active: &AtomicBool) -> Result<Frame, Ended> {
+        loop {
+            if let Some(frame) = self.decoder.decode(&mut self.buffer)? {
+                self.stats.frames_in.add(1);
+                return Ok(frame);
+            }
+            let read = timeout(silence_max, self.socket.read_buf(&mut self.buffer));
+            let count = read.await.map_err(|_| Ended::Silent(silence_max))??;
+            if count == 0 {
+                return Err(Ended::Closed);
+            }
+            self.stats.bytes_in.add(count as u64);
+            active.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The writing half. Nothing is sure to leave before [`FrameWriter::flush`].
+#[derive(Debug)]
+pub(crate) struct FrameWriter<W: AsyncWrite + Unpin = OwnedWriteHalf> {
+    socket: BufWriter<W>,
+    stalled_max: Duration,
+    stats: Arc<NetStats>,
+}
+
+impl<W: AsyncWrite + Unpin> FrameWriter<W> {
+    pub(crate) fn new(socket: W, stalled_max: Duration, stats: Arc<NetStats>) -> Self {
+        Self { socket: BufWriter::with_capacity(WRITE_BUFFER_BYTES, socket), stalled_max, stats }
+    }
+
+    pub(crate) async fn write(&mut self, frame: &[u8]) -> Result<(), Ended> {
+        for chunk in frame.chunks(WRITE_CHUNK_BYTES) {
+            let written = timeout(self.stalled_max, self.socket.write_all(chunk));
+            written.await.map_err(|_| Ended::Stalled(self.stalled_max))??;
+        }
+        self.stats.frames_out.add(1);
+        self.stats.bytes_out.add(frame.len() as u64);
+        Ok(())
+    }
+
+    pub(crate) async fn flush(&mut self) -> Result<(), Ended> {
+        let flushed = timeout(self.stalled_max, self.socket.flush());
+        Ok(flushed.await.map_err(|_| Ended::Stalled(self.stalled_max))??)
+    }
+}
