@@ -5,8 +5,24 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use serde_json::Value;
+
+use crate::process;
+
+/// Asking cargo about the workspace.
+const ASK_LIMIT: Duration = Duration::from_secs(60);
+
+/// A member of the workspace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Package {
+    /// Its name.
+    pub(crate) name: String,
+    /// The folder of its manifest.
+    pub(crate) folder: PathBuf,
+}
 
 /// The root of the workspace.
 pub(crate) fn root() -> Result<PathBuf> {
@@ -45,4 +61,43 @@ pub(crate) fn rustc() -> Result<Command> {
     let mut command = Command::new(env::var_os("RUSTC").unwrap_or_else(|| OsString::from("rustc")));
     command.current_dir(root()?);
     Ok(command)
+}
+
+/// The members of the workspace.
+pub(crate) fn packages() -> Result<Vec<Package>> {
+    let mut command = cargo()?;
+    command.args(["metadata", "--no-deps", "--offline", "--format-version", "1"]);
+    parse_packages(&process::output_of(&mut command, ASK_LIMIT)?)
+}
+
+fn parse_packages(metadata: &str) -> Result<Vec<Package>> {
+    let metadata: Value = serde_json::from_str(metadata).context("cargo metadata is no JSON")?;
+    let packages =
+        metadata.get("packages").and_then(Value::as_array).context("cargo metadata has no packages")?;
+    packages
+        .iter()
+        .map(|package| {
+            let text = |key| package.get(key).and_then(Value::as_str);
+            let manifest = Path::new(text("manifest_path").context("a package without manifest_path")?);
+            Ok(Package {
+                name: text("name").context("a package without name")?.to_owned(),
+                folder: manifest.parent().context("a manifest without a folder")?.to_path_buf(),
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packages_are_read_from_cargos_metadata() {
+        let metadata = r#"{"packages": [{"name": "a", "manifest_path": "/r/a/Cargo.toml"}], "version": 1}"#;
+        assert_eq!(
+            parse_packages(metadata).unwrap(),
+            [Package { name: "a".to_owned(), folder: "/r/a".into() }]
+        );
+        assert!(parse_packages("{}").unwrap_err().to_string().contains("no packages"));
+    }
 }
