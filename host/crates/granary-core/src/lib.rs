@@ -7,8 +7,10 @@
 //! The modules `id`, `wire` and `hosting` are the words that the other crates share.
 
 pub mod directory;
+pub mod hash;
 pub mod hosting;
 pub mod id;
 pub mod manifest;
 pub mod membership;
+pub mod ring;
 pub mod wire;
