@@ -1,6 +1,7 @@
 //! Granary's own automation: `cargo xtask help` lists what there is.
 
 mod checks;
+mod demo;
 mod guests;
 mod process;
 mod report;
@@ -18,6 +19,7 @@ Usage: cargo xtask COMMAND
   setup [--wasip2 auto|rustup|debian]   bring everything that building and testing needs
   guests [--only NAME]                  build the example and test grains into target/guests/
   tidy                                  check the repository's own rules
+  demo                                  two silos, a migration and a crash, on this machine
   test [--long] [FILTER...]             set up, then run every check and all tests
   ci                                    what continuous integration runs: test
   help                                  this text
@@ -40,6 +42,7 @@ enum Command {
     Setup(setup::Options),
     Guests { only: Option<String> },
     Tidy,
+    Demo,
     Test(checks::Options),
     Help,
 }
@@ -56,6 +59,7 @@ fn parse(args: &[String]) -> Result<Command> {
         ("guests", []) => Command::Guests { only: None },
         ("guests", ["--only", name]) => Command::Guests { only: Some((*name).to_owned()) },
         ("tidy", []) => Command::Tidy,
+        ("demo", []) => Command::Demo,
         ("ci", []) => Command::Test(checks::Options::default()),
         ("test", options) => Command::Test(parse_test(options)?),
         ("help" | "--help" | "-h", _) => Command::Help,
@@ -83,6 +87,7 @@ fn run(command: Command) -> Result<()> {
             report::step("guests", || guests::build(only.as_deref()).map(drop))
         }
         Command::Tidy => report::step("tidy", tidy::run),
+        Command::Demo => demo::run(),
         Command::Test(options) => checks::run(&options),
         Command::Help => {
             eprint!("{USAGE}");

@@ -29,7 +29,9 @@ pub(super) fn check(source: &Source, violations: &mut Vec<String>) {
             *seen |= section == *wanted && line == *text;
         }
         let names_dependency = section.ends_with("dependencies") && !open_table && line.contains('=');
-        if names_dependency && !line.starts_with('#') && !line.contains("workspace = true") {
+        // A member of ours may be named by its path, to take it without its default features.
+        let is_ours = line.contains("workspace = true") || line.contains("path = \"");
+        if names_dependency && !line.starts_with('#') && !is_ours {
             violations.push(format!(
                 "{path}:{number}: dependencies stand in the root's [workspace.dependencies]; write `NAME.workspace = true`"
             ));
@@ -73,6 +75,12 @@ mod tests {
             ["a/Cargo.toml: [lints] has no `workspace = true`"]
         );
         assert_eq!(violations(&GOOD.replace("license.workspace = true", "license = \"MIT\"")).len(), 1);
+    }
+
+    #[test]
+    fn a_member_may_be_named_by_its_path() {
+        let own = "b = { path = \"../b\", default-features = false }";
+        assert_eq!(violations(&GOOD.replace("anyhow.workspace = true", own)), [] as [String; 0]);
     }
 
     #[test]
