@@ -43,8 +43,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 
 /// Builds the silo with the features that the tests build it with, and returns the binary's path.
 pub(crate) fn build_silo() -> Result<PathBuf> {
-    // With the whole workspace selected, cargo unites the same features as for the tests, and compiles nothing twice.
-    cargo(&["build", "--locked", "--workspace", "--bin", "granary"], &[], BUILD_LIMIT)?;
+    // With the whole workspace selected, and a test among the targets, cargo unites the same features as for the tests,
+    // and compiles nothing twice.
+    cargo(
+        &["build", "--locked", "--workspace", "--bin", "granary", "--test", "command_line"],
+        &[],
+        BUILD_LIMIT,
+    )?;
     Ok(workspace::target_dir()?.join("debug/granary"))
 }
 

@@ -63,7 +63,9 @@ fn parse(args: &[String]) -> Result<Command> {
         ("ci", []) => Command::Test(checks::Options::default()),
         ("test", options) => Command::Test(parse_test(options)?),
         ("help" | "--help" | "-h", _) => Command::Help,
-        (command, options) => bail!("`{command} {}` is not understood\n\n{USAGE}", options.join(" ")),
+        (command, options) => {
+            bail!("`{}` is not understood\n\n{USAGE}", [&[command], options].concat().join(" "))
+        }
     })
 }
 
