@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use tokio::net::TcpStream;
 use tokio::sync::mpsc;
-use tokio::time::{timeout, timeout_at};
+use tokio::time::{sleep, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
 
 use crate::error::NetError;
 use crate::frame::{Frame, FrameKind, encode, encode_empty, encode_id, set_remaining};
@@ -15,7 +16,7 @@ use crate::link::{Link, Outgoing};
 use crate::network::Shared;
 use crate::transport::{Ended, FrameReader, FrameWriter};
 
-/// How long the goodbye may take when this silo closes a connection.
+/// How long the rest of the queue and the goodbye may take when this silo closes a connection.
 pub(crate) const GOODBYE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A connection that lived shorter than this counts as a failed connect, so that a peer that accepts and drops at
@@ -159,22 +160,17 @@ async fn drive(
             }
         }
     };
-    let ended = tokio::select! {
+    tokio::select! {
         ended = reading => ended,
         Err(ended) = write_queue(shared, link, &mut writer, first, queue, &heard) => ended,
-        () = link.closed.cancelled() => Ended::ClosedHere,
-    };
-    if matches!(ended, Ended::ClosedHere) {
-        // A write may have been cut in the middle; the goodbye is then garbage that the peer closes on, which is
-        // just as well.
-        let goodbye = encode(FrameKind::Goodbye, &"the silo closes the link").unwrap_or_default();
-        let _ = timeout(GOODBYE_TIMEOUT, async {
-            writer.write(&goodbye).await?;
-            writer.flush().await
-        })
-        .await;
+        () = closed_for(&link.closed, GOODBYE_TIMEOUT) => Ended::ClosedHere,
     }
-    ended
+}
+
+/// Returns when the token has been cancelled for that long: what was queued had its chance.
+pub(crate) async fn closed_for(closed: &CancellationToken, grace: Duration) {
+    closed.cancelled().await;
+    sleep(grace).await;
 }
 
 fn receive(link: &Link, mut frame: Frame) -> Result<(), Ended> {
@@ -221,11 +217,17 @@ async fn write_queue(
         let item = match queue.try_recv() {
             Ok(item) => item,
             Err(_) => {
+                if link.closed.is_cancelled() {
+                    return Err(writer.say_goodbye("the silo closes the link").await);
+                }
                 writer.flush().await?;
-                match timeout_at(ping_at.into(), queue.recv()).await {
-                    Ok(Some(item)) => item,
-                    Ok(None) => return Err(Ended::ClosedHere),
-                    Err(_) => continue,
+                tokio::select! {
+                    item = queue.recv() => match item {
+                        Some(item) => item,
+                        None => return Err(Ended::ClosedHere),
+                    },
+                    () = sleep_until(ping_at.into()) => continue,
+                    () = link.closed.cancelled() => continue,
                 }
             }
         };

@@ -13,7 +13,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-use crate::dialer::GOODBYE_TIMEOUT;
+use crate::dialer::{GOODBYE_TIMEOUT, closed_for};
 use crate::frame::{Encoded, Frame, FrameKind, TooLong, encode, encode_empty, encode_with_id};
 use crate::handshake::{Hello, HelloAck, Refusal};
 use crate::listener::{BadConnection, BadConnectionLog};
@@ -156,34 +156,36 @@ async fn converse(
     let mut answers = answers;
     let ended = tokio::select! {
         ended = reading => ended,
-        Err(ended) = write_answers(&mut writer, &mut answers) => ended,
-        () = closed.cancelled() => Ended::ClosedHere,
+        Err(ended) = write_answers(&closed, &mut writer, &mut answers) => ended,
+        () = closed_for(&closed, GOODBYE_TIMEOUT) => Ended::ClosedHere,
     };
     // Handlers that still run see this and drop their answers instead of waiting for the budget.
     closed.cancel();
-    if matches!(ended, Ended::ClosedHere) || ended.is_violation() {
-        let why = encode(FrameKind::Goodbye, &ended.to_string()).unwrap_or_default();
-        let _ = timeout(GOODBYE_TIMEOUT, async {
-            while let Ok(answer) = answers.try_recv() {
-                writer.write(&answer.frame).await?;
-            }
-            writer.write(&why).await?;
-            writer.flush().await
-        })
-        .await;
+    if ended.is_violation() {
+        let _ = timeout(GOODBYE_TIMEOUT, writer.say_goodbye(&ended.to_string())).await;
     }
     ended
 }
 
-async fn write_answers(writer: &mut FrameWriter, answers: &mut mpsc::Receiver<Answer>) -> Result<(), Ended> {
+async fn write_answers(
+    closed: &CancellationToken,
+    writer: &mut FrameWriter,
+    answers: &mut mpsc::Receiver<Answer>,
+) -> Result<(), Ended> {
     loop {
         let answer = match answers.try_recv() {
             Ok(answer) => answer,
             Err(_) => {
+                if closed.is_cancelled() {
+                    return Err(writer.say_goodbye("the silo closes the connection").await);
+                }
                 writer.flush().await?;
-                match answers.recv().await {
-                    Some(answer) => answer,
-                    None => return Err(Ended::ClosedHere),
+                tokio::select! {
+                    answer = answers.recv() => match answer {
+                        Some(answer) => answer,
+                        None => return Err(Ended::ClosedHere),
+                    },
+                    () = closed.cancelled() => continue,
                 }
             }
         };

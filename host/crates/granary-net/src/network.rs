@@ -276,10 +276,10 @@ impl Dead {
         }
         self.generations.insert(endpoint, silo.generation);
         self.order.push_back(endpoint);
-        if self.order.len() > DEAD_ENDPOINTS_MAX {
-            if let Some(oldest) = self.order.pop_front() {
-                self.generations.remove(&oldest);
-            }
+        if self.order.len() > DEAD_ENDPOINTS_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.generations.remove(&oldest);
         }
     }
 

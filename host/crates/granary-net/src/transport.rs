@@ -10,7 +10,9 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::timeout;
 use tokio_util::codec::Decoder;
 
-use crate::frame::{FRAME_BYTES_MAX, Frame, FrameDecoder, FrameError, HANDSHAKE_BYTES_MAX};
+use crate::frame::{
+    FRAME_BYTES_MAX, Frame, FrameDecoder, FrameError, FrameKind, HANDSHAKE_BYTES_MAX, encode,
+};
 use crate::stats::NetStats;
 
 /// Small frames are gathered into writes of this size.
@@ -113,6 +115,16 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
         self.stats.frames_out.add(1);
         self.stats.bytes_out.add(frame.len() as u64);
         Ok(())
+    }
+
+    /// Tells the peer that this side ends the connection; always [`Ended::ClosedHere`] or the failure.
+    pub(crate) async fn say_goodbye(&mut self, why: &str) -> Ended {
+        let goodbye = encode(FrameKind::Goodbye, &why).unwrap_or_default();
+        let said = async {
+            self.write(&goodbye).await?;
+            self.flush().await
+        };
+        said.await.err().unwrap_or(Ended::ClosedHere)
     }
 
     pub(crate) async fn flush(&mut self) -> Result<(), Ended> {

@@ -3,9 +3,28 @@
 //! Nothing here replicates data: a store is an existing engine. Policy (who is dead, when to retry) is not here
 //! either.
 
+#[cfg(any(test, feature = "contract"))]
+pub mod contract;
+pub mod memory;
+#[cfg(feature = "sqlite")]
+pub mod sqlite;
+
+pub use memory::MemoryStore;
+#[cfg(feature = "sqlite")]
+pub use sqlite::{OpenOptions, SqliteStore};
+
 use granary_core::hosting::{BoxFuture, StateError, StateValue};
 use granary_core::id::{Digest, GrainId, SiloAddress};
 use granary_core::membership::table::{CasOutcome, MembershipRow, TableSnapshot};
+
+/// The longest name of a state in bytes.
+pub const STATE_NAME_BYTES_MAX: usize = 128;
+
+/// The longest value of a state in bytes.
+pub const STATE_VALUE_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// The largest blob in bytes.
+pub const BLOB_BYTES_MAX: u64 = 256 * 1024 * 1024;
 
 /// The store cannot be reached, or failed. A write may have been applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -119,4 +138,30 @@ pub trait BlobStore: Send + Sync {
 
     /// The bytes, verified against the digest; `None` when absent (or found corrupt, which is logged).
     fn get(&self, digest: Digest) -> BoxFuture<'_, Result<Option<Vec<u8>>, StoreError>>;
+}
+
+/// Refuses names and values beyond the limits, alike in all engines.
+fn check_state_size(name: &str, value_bytes: usize) -> Result<(), StateError> {
+    if name.is_empty() || name.len() > STATE_NAME_BYTES_MAX {
+        return Err(StateError::TooLarge(format!(
+            "the name of a state has 1 to {STATE_NAME_BYTES_MAX} bytes, this one has {}",
+            name.len()
+        )));
+    }
+    if value_bytes > STATE_VALUE_BYTES_MAX {
+        return Err(StateError::TooLarge(format!(
+            "the value of state {name:?} has {value_bytes} bytes, at most {STATE_VALUE_BYTES_MAX} are allowed"
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses blobs beyond the limit, alike in all engines.
+fn check_blob_size(bytes: u64) -> Result<(), StoreError> {
+    if bytes > BLOB_BYTES_MAX {
+        return Err(StoreError::Unusable(format!(
+            "a blob has {bytes} bytes, at most {BLOB_BYTES_MAX} are allowed"
+        )));
+    }
+    Ok(())
 }

@@ -1,0 +1,95 @@
+//! The deployments in SQL: a small table with a version.
+
+use granary_core::id::Digest;
+use granary_core::membership::table::CasOutcome;
+use rusqlite::{Connection, Row, params};
+
+use super::database::Schema;
+use crate::DeploymentRecord;
+
+pub(super) const SCHEMA: Schema = Schema {
+    version: 1,
+    sql: "
+        CREATE TABLE version (
+            id INTEGER PRIMARY KEY CHECK (id = 0),
+            version INTEGER NOT NULL
+        ) STRICT;
+        INSERT INTO version VALUES (0, 0);
+        CREATE TABLE deployments (
+            grain_type TEXT PRIMARY KEY,
+            digest BLOB NOT NULL,
+            bytes INTEGER NOT NULL,
+            name TEXT NOT NULL,
+            revision INTEGER NOT NULL,
+            properties TEXT NOT NULL,
+            deployed_at INTEGER NOT NULL
+        ) STRICT;
+    ",
+};
+
+pub(super) fn read(db: &Connection) -> rusqlite::Result<(u64, Vec<DeploymentRecord>)> {
+    let version = version(db)?;
+    let mut records = db.prepare_cached(
+        "SELECT grain_type, digest, bytes, name, revision, properties, deployed_at
+         FROM deployments ORDER BY grain_type",
+    )?;
+    let records = records.query_map([], record)?.collect::<Result<_, _>>()?;
+    Ok((version, records))
+}
+
+pub(super) fn put(
+    db: &Connection,
+    record: &DeploymentRecord,
+    expected_version: u64,
+) -> rusqlite::Result<CasOutcome> {
+    if version(db)? != expected_version {
+        return Ok(CasOutcome::Conflict);
+    }
+    db.prepare_cached("INSERT OR REPLACE INTO deployments VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?.execute(
+        params![
+            record.grain_type,
+            record.digest.0,
+            record.bytes,
+            record.name,
+            record.revision,
+            record.properties,
+            record.deployed_at,
+        ],
+    )?;
+    count_up(db)
+}
+
+pub(super) fn remove(
+    db: &Connection,
+    grain_type: &str,
+    expected_version: u64,
+) -> rusqlite::Result<CasOutcome> {
+    if version(db)? != expected_version {
+        return Ok(CasOutcome::Conflict);
+    }
+    db.prepare_cached("DELETE FROM deployments WHERE grain_type = ?1")?.execute(params![grain_type])?;
+    count_up(db)
+}
+
+fn version(db: &Connection) -> rusqlite::Result<u64> {
+    db.prepare_cached("SELECT version FROM version")?.query_row([], |row| row.get(0))
+}
+
+fn count_up(db: &Connection) -> rusqlite::Result<CasOutcome> {
+    let version = db
+        .prepare_cached("UPDATE version SET version = version + 1 RETURNING version")?
+        .query_row([], |row| row.get(0))?;
+    Ok(CasOutcome::Written { version })
+}
+
+fn record(row: &Row<'_>) -> rusqlite::Result<DeploymentRecord> {
+    Ok(DeploymentRecord {
+        grain_type: row.get(0)?,
+        digest: Digest(row.get(1)?),
+        bytes: row.get(2)?,
+        name: row.get(3)?,
+        revision: row.get(4)?,
+        properties: row.get(5)?,
+        deployed_at: row.get(6)?,
+    })
+}
