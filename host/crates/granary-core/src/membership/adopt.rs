@@ -78,7 +78,10 @@ impl Membership {
             None if self.row_seen => self.over(Command::JoinFailed(JoinError::DeclaredDead), out),
             None => {}
             Some(SiloStatus::Active) => {
-                self.row_seen = true;
+                if !self.row_seen {
+                    self.row_seen = true;
+                    self.postpone_renewal(now);
+                }
                 self.phase = Phase::Active;
                 out.push(Command::Joined);
             }

@@ -2,6 +2,7 @@
 //! snapshot each time, and the arithmetic of votes (fencing rule 4).
 
 use crate::id::{SiloAddress, Time};
+use crate::membership::probe::Peer;
 use crate::membership::table::{MembershipRow, SiloStatus, Vote};
 use crate::membership::{DeathCause, Membership, Mutant, Phase};
 
@@ -143,8 +144,7 @@ impl Membership {
     }
 
     fn proved_death(&self) -> Option<(Intent, MembershipRow)> {
-        let proved =
-            |row: &&MembershipRow| self.peers.get(&row.address).is_some_and(super::probe::Peer::proved_dead);
+        let proved = |row: &&MembershipRow| self.peers.get(&row.address).is_some_and(Peer::proved_dead);
         self.others().find(proved).map(|row| death(row, DeathCause::LockProof))
     }
 
@@ -223,7 +223,7 @@ impl Membership {
     /// The row with this silo's vote, or Dead if that vote decides.
     fn accuse(&self, row: &MembershipRow) -> Option<(Intent, MembershipRow)> {
         let silo = row.address;
-        if self.peers.get(&silo).is_some_and(super::probe::Peer::proof_pending) {
+        if self.peers.get(&silo).is_some_and(Peer::proof_comes) {
             return None;
         }
         let own = self.address();

@@ -35,6 +35,8 @@ pub(super) struct Peer {
     /// The newest view that the peer has answered with.
     pub(super) acked_version: Option<u64>,
     proof: Proof,
+    /// A proof was tried in vain since the peer last answered.
+    unprovable: bool,
     /// The suspicion was reported.
     reported: bool,
 }
@@ -49,6 +51,7 @@ impl Peer {
             misses: 0,
             acked_version: None,
             proof: Proof::NotAsked,
+            unprovable: false,
             reported: false,
         }
     }
@@ -57,8 +60,9 @@ impl Peer {
         self.proof == Proof::Proved
     }
 
-    pub(super) fn proof_pending(&self) -> bool {
-        matches!(self.proof, Proof::AskedUntil(_))
+    /// The first proof of this silence is on its way: votes wait for it. Later ones do not hold them up.
+    pub(super) fn proof_comes(&self) -> bool {
+        matches!(self.proof, Proof::AskedUntil(_)) && !self.unprovable
     }
 }
 
@@ -185,8 +189,9 @@ impl Membership {
     pub(super) fn on_proof(&mut self, silo: SiloAddress, proof: DeathProof) {
         let believed = proof == DeathProof::Proved || self.mutant(Mutant::UnknownProofBelieved);
         if let Some(peer) = self.peers.get_mut(&silo)
-            && peer.proof_pending()
+            && matches!(peer.proof, Proof::AskedUntil(_))
         {
+            peer.unprovable = true;
             peer.proof = if believed { Proof::Proved } else { Proof::NotAsked };
         }
     }
@@ -195,6 +200,7 @@ impl Membership {
     pub(super) fn expire_proofs(&mut self, now: Time) {
         for peer in self.peers.values_mut() {
             if matches!(peer.proof, Proof::AskedUntil(until) if until <= now) {
+                peer.unprovable = true;
                 peer.proof = Proof::NotAsked;
             }
         }
@@ -221,8 +227,8 @@ impl Membership {
                 self.heard(from, view_version, generation, out);
             }
             MembershipMessage::ProbeAck { sequence, view_version, generation } => {
-                self.on_ack(now, from, sequence, view_version, out);
                 self.heard(from, view_version, generation, out);
+                self.on_ack(now, from, sequence, view_version, out);
             }
             MembershipMessage::TableChanged { version } => self.store.want_version(version),
         }
@@ -246,6 +252,7 @@ impl Membership {
         }
         peer.pending &= sequence != peer.sequence;
         peer.misses = 0;
+        peer.unprovable = false;
         peer.acked_version = peer.acked_version.max(Some(version));
         if joining && needed.is_some_and(|needed| version < needed) {
             peer.next_probe = peer.next_probe.min(now.after(self.config.probe_period / JOIN_PROBE_SPEEDUP));

@@ -59,6 +59,11 @@ pub(super) struct Store {
 }
 
 impl Store {
+    #[cfg(test)]
+    pub(super) fn last_op(&self) -> u64 {
+        self.last_op
+    }
+
     /// Somebody has seen this version of the table.
     pub(super) fn want_version(&mut self, version: u64) {
         self.wanted_version = self.wanted_version.max(version);
@@ -197,23 +202,23 @@ impl Membership {
     }
 
     fn store_answered(&mut self, out: &mut Vec<Command>) {
-        if self.store.failures > 0 {
+        if self.store.last_failure.take().is_some() {
             out.push(Command::Report(Fact::StoreRecovered));
         }
         self.store.failures = 0;
         self.store.not_before = Time::default();
-        self.store.last_failure = None;
     }
 
     fn store_failed(&mut self, now: Time, purpose: &Purpose, failure: StoreFailure, out: &mut Vec<Command>) {
-        if self.store.failures == 0 {
+        if self.store.last_failure.is_none() {
             out.push(Command::Report(Fact::StoreFailed(failure.to_string())));
         }
-        let doublings = self.store.failures.min(BACKOFF_DOUBLINGS_MAX);
-        let backoff = (FAILURE_BACKOFF * (1 << doublings)).min(self.config.store_backoff_max);
-        self.store.failures = self.store.failures.saturating_add(1);
-        self.store.not_before = now.after(backoff / 2 + self.rng.below(backoff / 2));
+        // Renewals keep their own pace, so they must not keep the others waiting either.
         if *purpose != Purpose::Renew {
+            let doublings = self.store.failures.min(BACKOFF_DOUBLINGS_MAX);
+            let backoff = (FAILURE_BACKOFF * (1 << doublings)).min(self.config.store_backoff_max);
+            self.store.failures = self.store.failures.saturating_add(1);
+            self.store.not_before = now.after(backoff / 2 + self.rng.below(backoff / 2));
             self.store.must_read = true;
         }
         let unusable = matches!(failure, StoreFailure::Unusable(_));
