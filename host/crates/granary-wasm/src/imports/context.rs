@@ -1,0 +1,36 @@
+//! `granary:grain/context`: who the activation is, and what it asks for itself.
+
+use std::time::Duration;
+
+use granary_core::hosting::LifecycleRequest;
+
+use super::Instance;
+use super::types::GrainRef;
+
+/// Links all functions of the interface.
+pub(crate) fn link(instance: &mut Instance<'_>) -> wasmtime::Result<()> {
+    instance
+        .func_wrap("self-ref", |store, ()| Ok((GrainRef::from_id(&store.data().host.identity().grain),)))?;
+    instance
+        .func_wrap("activation-id", |store, ()| Ok((store.data().host.identity().activation.to_string(),)))?;
+    instance.func_wrap("silo", |store, ()| Ok((store.data().host.identity().silo_name.clone(),)))?;
+    instance.func_wrap("remaining-ms", |store, ()| {
+        let remaining = store.data().turn.remaining();
+        Ok((remaining.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),))
+    })?;
+    instance.func_wrap("request-value", |store, (key,): (String,)| {
+        Ok((store.data().turn.request_value(&key).map(str::to_owned),))
+    })?;
+    instance.func_wrap("deactivate-on-idle", |store, ()| {
+        store.data().host.request(LifecycleRequest::DeactivateOnIdle);
+        Ok(())
+    })?;
+    instance.func_wrap("migrate-on-idle", |store, (silo,): (Option<String>,)| {
+        store.data().host.request(LifecycleRequest::MigrateOnIdle(silo));
+        Ok(())
+    })?;
+    instance.func_wrap("keep-alive", |store, (ms,): (u64,)| {
+        store.data().host.request(LifecycleRequest::KeepAlive(Duration::from_millis(ms)));
+        Ok(())
+    })
+}

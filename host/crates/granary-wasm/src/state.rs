@@ -1,0 +1,183 @@
+//! What a store holds beside its instance: the activation's host, the running turn, limits, handles and output.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use granary_core::hosting::{ActivationHost, Limits, LogLevel, TurnContext};
+use wasmtime::component::ResourceTable;
+use wasmtime::{ResourceLimiter, StoreContextMut, UpdateDeadline};
+
+use crate::guest_log::{GuestLog, Stream};
+
+/// Handles of host resources (streams, pollables) that one activation may hold.
+pub(crate) const HANDLES_MAX: usize = 1_000;
+
+/// Elements of each table of a component.
+const TABLE_ELEMENTS_MAX: usize = 100_000;
+
+/// Core instances, tables and memories of one component.
+const INSTANCES_MAX: usize = 200;
+const TABLES_MAX: usize = 200;
+const MEMORIES_MAX: usize = 32;
+
+/// How long a guest may wait in a turn that has no deadline.
+const WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// Store data of one activation.
+#[derive(Debug)]
+pub(crate) struct HostState {
+    pub(crate) host: Arc<dyn ActivationHost>,
+    pub(crate) turn: RunningTurn,
+    pub(crate) budget: Budget,
+    pub(crate) memory: MemoryLimiter,
+    pub(crate) handles: ResourceTable,
+    /// Live handles of denied resources, which have no entry in `handles`.
+    pub(crate) denied_handles: usize,
+    pub(crate) log: GuestLog,
+    /// The largest encoded arguments of an outgoing call.
+    pub(crate) value_bytes_max: usize,
+}
+
+/// The turn that runs, or ran last.
+#[derive(Debug)]
+pub(crate) struct RunningTurn {
+    context: TurnContext,
+    started: Instant,
+}
+
+/// The CPU budget of a turn, in epochs that ended while wasm code was running.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    pub(crate) time_max: Duration,
+    pub(crate) ticks_max: u64,
+    pub(crate) ticks: u64,
+}
+
+/// Bounds memory, and remembers a refusal: after it, an `unreachable` means that the guest ran out of memory.
+#[derive(Debug)]
+pub(crate) struct MemoryLimiter {
+    bytes_max: usize,
+    bytes: usize,
+    pub(crate) refused: bool,
+}
+
+impl HostState {
+    pub(crate) fn new(host: Arc<dyn ActivationHost>, limits: &Limits, ticks_max: u64) -> Self {
+        let mut handles = ResourceTable::new();
+        handles.set_max_capacity(HANDLES_MAX);
+        Self {
+            host,
+            turn: RunningTurn { context: TurnContext::default(), started: Instant::now() },
+            budget: Budget { time_max: limits.turn_cpu_max, ticks_max, ticks: 0 },
+            memory: MemoryLimiter {
+                bytes_max: usize::try_from(limits.memory_bytes_max).unwrap_or(usize::MAX),
+                bytes: 0,
+                refused: false,
+            },
+            handles,
+            denied_handles: 0,
+            log: GuestLog::new(),
+            value_bytes_max: usize::try_from(limits.value_bytes_max).unwrap_or(usize::MAX),
+        }
+    }
+
+    /// Prepares for a turn.
+    pub(crate) fn start_turn(&mut self, context: TurnContext) {
+        self.turn = RunningTurn { context, started: Instant::now() };
+        self.budget.ticks = 0;
+        self.memory.refused = false;
+    }
+
+    pub(crate) fn write(&mut self, stream: Stream, bytes: &[u8]) {
+        self.log.write(&*self.host, stream, bytes);
+    }
+
+    pub(crate) fn record(&mut self, level: LogLevel, target: &str, message: &str) {
+        self.log.record(&*self.host, level, target, message);
+    }
+
+    pub(crate) fn flush_log(&mut self) {
+        self.log.flush(&*self.host);
+    }
+}
+
+impl RunningTurn {
+    /// Time left for the call that the turn serves.
+    pub(crate) fn remaining(&self) -> Option<Duration> {
+        self.context.remaining.map(|all| all.saturating_sub(self.started.elapsed()))
+    }
+
+    /// Until when the guest may wait.
+    pub(crate) fn wait_until(&self) -> Instant {
+        self.started + self.context.remaining.unwrap_or(WAIT_MAX).min(WAIT_MAX)
+    }
+
+    pub(crate) fn request_value(&self, key: &str) -> Option<&str> {
+        self.context.request_context.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str())
+    }
+
+    /// What a call made now inherits.
+    pub(crate) fn outgoing(&self) -> TurnContext {
+        TurnContext { remaining: self.remaining(), ..self.context.clone() }
+    }
+}
+
+/// Called when an epoch ended while wasm code runs: counts it, and lets other tasks run, or ends the turn.
+pub(crate) fn on_epoch(mut store: StoreContextMut<'_, HostState>) -> wasmtime::Result<UpdateDeadline> {
+    let budget = &mut store.data_mut().budget;
+    budget.ticks += 1;
+    // Yielding at each tick, not only trapping at the end, is what keeps neighbours answering.
+    Ok(if budget.ticks > budget.ticks_max { UpdateDeadline::Interrupt } else { UpdateDeadline::Yield(1) })
+}
+
+/// After a host call that waited: the epochs that passed meanwhile are nobody's CPU time.
+pub(crate) fn after_wait(store: &mut StoreContextMut<'_, HostState>) {
+    store.set_epoch_deadline(1);
+}
+
+impl MemoryLimiter {
+    pub(crate) fn bytes_max(&self) -> usize {
+        self.bytes_max
+    }
+}
+
+impl ResourceLimiter for MemoryLimiter {
+    fn memory_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        let bytes = self.bytes.saturating_add(desired.saturating_sub(current));
+        if bytes > self.bytes_max {
+            self.refused = true;
+            return Ok(false);
+        }
+        // A growth beyond the memory's own maximum fails afterwards, and must not be counted.
+        if maximum.is_none_or(|maximum| desired <= maximum) {
+            self.bytes = bytes;
+        }
+        Ok(true)
+    }
+
+    fn table_growing(
+        &mut self,
+        _current: usize,
+        desired: usize,
+        _maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        Ok(desired <= TABLE_ELEMENTS_MAX)
+    }
+
+    fn instances(&self) -> usize {
+        INSTANCES_MAX
+    }
+
+    fn tables(&self) -> usize {
+        TABLES_MAX
+    }
+
+    fn memories(&self) -> usize {
+        MEMORIES_MAX
+    }
+}
