@@ -1,0 +1,396 @@
+//! One activation: its state and its mailbox.
+//!
+//! States go forward: Creating → Activating → Valid → Deactivating or Migrating → Invalid, or, for a migration
+//! target, Restoring → Frozen → Valid; only a migration that was not committed goes back, from Migrating to Valid
+//! (decision B10). The instance is not here: the activation's own task owns it (`activation/run.rs`), and everybody
+//! else speaks to that task through the mailbox. The first reason to end wins (spec AL-3).
+
+pub(crate) mod mailbox;
+pub(crate) mod run;
+
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use granary_core::directory::GrainAddress;
+use granary_core::hosting::{ActivationIdentity, DeactivationReason, GrainClass, TurnContext};
+use granary_core::id::{ActivationId, Digest, GrainId, SiloAddress};
+use granary_core::wire::MigrateReply;
+use serde::Serialize;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::activation::mailbox::{Mailbox, PushError, QueuedCall};
+use crate::migration::MigrateCommand;
+
+/// Where an activation is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ActivationState {
+    /// It registers at the directory.
+    Creating,
+    /// Its start code and `activate` run.
+    Activating,
+    /// A migration target whose state is being restored.
+    Restoring,
+    /// A migration target that waits for the commit.
+    Frozen,
+    /// It runs calls.
+    Valid,
+    /// It failed to start, and answers with the failure for a moment.
+    Failed,
+    /// It moves away; calls wait.
+    Migrating,
+    /// It ends; calls wait for its successor.
+    Deactivating,
+    /// It ended.
+    Invalid,
+}
+
+/// One activation, for listings.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ActivationSummary {
+    pub grain: GrainId,
+    pub activation: ActivationId,
+    pub silo: SiloAddress,
+    pub silo_name: String,
+    pub state: ActivationState,
+    /// The component that it runs.
+    pub digest: Digest,
+    /// Time since it was created.
+    pub age: Duration,
+    /// Time since its last call ended; zero while one runs.
+    pub idle: Duration,
+    /// Calls that it ran.
+    pub calls: u64,
+    /// Calls that wait.
+    pub mailbox: usize,
+    /// A turn of a call is running.
+    pub running: bool,
+}
+
+/// Why and how an activation is to end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Ending {
+    pub(crate) reason: DeactivationReason,
+    /// The activation that won, where the reason is `Duplicate`.
+    pub(crate) winner: Option<GrainAddress>,
+}
+
+/// What a migration's source tells the frozen target.
+#[derive(Debug)]
+pub(crate) enum FrozenSignal {
+    Go(oneshot::Sender<MigrateReply>),
+    Abort(oneshot::Sender<MigrateReply>),
+}
+
+/// The next thing that the task of a valid activation has to do.
+#[derive(Debug)]
+pub(crate) enum Next {
+    End(Ending),
+    Migrate(MigrateCommand),
+    Call(Box<QueuedCall>),
+    /// Nothing; look again when woken, or at this time.
+    Wait(Option<Instant>),
+}
+
+pub(crate) struct Activation {
+    identity: ActivationIdentity,
+    class: Arc<dyn GrainClass>,
+    created: Instant,
+    /// What the task and its clients share. Never held across an await.
+    shared: Mutex<Shared>,
+    /// Wakes the task; one permit is kept, since there is one task.
+    wake: Notify,
+    /// Cancelled when the activation is Invalid and out of the catalog.
+    ended: CancellationToken,
+}
+
+struct Shared {
+    state: ActivationState,
+    mailbox: Mailbox,
+    ending: Option<Ending>,
+    migrate: Option<MigrateCommand>,
+    signals: Vec<FrozenSignal>,
+    /// Why the activation failed; answers every call while it is Failed.
+    failure: Option<String>,
+    fence: u64,
+    keep_alive_until: Option<Instant>,
+    last_used: Instant,
+    /// When the running call's time is up; `None` outside calls.
+    turn_deadline: Option<Instant>,
+    running: bool,
+    calls: u64,
+}
+
+/// Signals that wait at a frozen target, at most: a source sends one of each and repeats a few times.
+const SIGNALS_MAX: usize = 16;
+
+impl Activation {
+    /// An activation that has no task yet.
+    pub(crate) fn new(
+        identity: ActivationIdentity,
+        class: Arc<dyn GrainClass>,
+        state: ActivationState,
+    ) -> Self {
+        let now = Instant::now();
+        let mailbox = Mailbox::new(class.info().limits.mailbox_max);
+        Self {
+            identity,
+            class,
+            created: now,
+            shared: Mutex::new(Shared {
+                state,
+                mailbox,
+                ending: None,
+                migrate: None,
+                signals: Vec::new(),
+                failure: None,
+                fence: 0,
+                keep_alive_until: None,
+                last_used: now,
+                turn_deadline: None,
+                running: false,
+                calls: 0,
+            }),
+            wake: Notify::new(),
+            ended: CancellationToken::new(),
+        }
+    }
+
+    pub(crate) fn identity(&self) -> &ActivationIdentity {
+        &self.identity
+    }
+
+    pub(crate) fn id(&self) -> ActivationId {
+        self.identity.activation
+    }
+
+    pub(crate) fn grain(&self) -> &GrainId {
+        &self.identity.grain
+    }
+
+    pub(crate) fn class(&self) -> &Arc<dyn GrainClass> {
+        &self.class
+    }
+
+    pub(crate) fn state(&self) -> ActivationState {
+        self.lock().state
+    }
+
+    pub(crate) fn set_state(&self, state: ActivationState) {
+        self.lock().state = state;
+    }
+
+    /// The fencing number of the registration; zero before it.
+    pub(crate) fn fence(&self) -> u64 {
+        self.lock().fence
+    }
+
+    pub(crate) fn set_fence(&self, fence: u64) {
+        self.lock().fence = fence;
+    }
+
+    /// When the running call's time is up.
+    pub(crate) fn turn_deadline(&self) -> Option<Instant> {
+        self.lock().turn_deadline
+    }
+
+    /// The address to register.
+    pub(crate) fn address(&self, previous: Option<ActivationId>) -> GrainAddress {
+        GrainAddress {
+            grain: self.identity.grain.clone(),
+            activation: self.identity.activation,
+            silo: self.identity.silo,
+            fence: 0,
+            previous,
+        }
+    }
+
+    /// Queues a call.
+    pub(crate) fn push(&self, call: Box<QueuedCall>) -> Result<(), PushError> {
+        let mut shared = self.lock();
+        if let Some(failure) = &shared.failure {
+            return Err(PushError::Failed(failure.clone()));
+        }
+        shared.mailbox.push(call)?;
+        drop(shared);
+        self.wake.notify_one();
+        Ok(())
+    }
+
+    /// What `activate` inherits: the context of the first call that waits (spec AL-20.2), so that a cycle through
+    /// `activate` is seen too.
+    pub(crate) fn start_context(&self, remaining: Duration) -> TurnContext {
+        let first = self.lock().mailbox.front().map(|call| call.request.context.clone());
+        let mut context = first.unwrap_or_default();
+        context.chain.push(self.identity.grain.clone());
+        context.remaining = Some(context.remaining.map_or(remaining, |caller| caller.min(remaining)));
+        context
+    }
+
+    /// Takes the next thing to do, and changes the state accordingly.
+    pub(crate) fn next(&self) -> Next {
+        let now = Instant::now();
+        let mut shared = self.lock();
+        if let Some(ending) = shared.ending.take() {
+            shared.state = ActivationState::Deactivating;
+            return Next::End(ending);
+        }
+        if let Some(command) = shared.migrate.take() {
+            shared.state = ActivationState::Migrating;
+            return Next::Migrate(command);
+        }
+        if let Some(call) = shared.mailbox.pop() {
+            shared.running = true;
+            shared.turn_deadline = Some(call.deadline);
+            return Next::Call(call);
+        }
+        let Some(age) = self.class.info().limits.idle_age else { return Next::Wait(None) };
+        let due = shared.last_used + age;
+        let due = shared.keep_alive_until.map_or(due, |until| due.max(until));
+        if due > now {
+            return Next::Wait(Some(due));
+        }
+        shared.state = ActivationState::Deactivating;
+        Next::End(Ending { reason: DeactivationReason::Idle, winner: None })
+    }
+
+    /// Notes the end of a call's turn; `ran` is false when the call was answered without one.
+    pub(crate) fn call_ended(&self, ran: bool) {
+        let mut shared = self.lock();
+        shared.running = false;
+        shared.turn_deadline = None;
+        shared.last_used = Instant::now();
+        shared.calls += u64::from(ran);
+    }
+
+    /// Begins the idle time anew.
+    pub(crate) fn touch(&self) {
+        self.lock().last_used = Instant::now();
+    }
+
+    /// Asks the activation to end when no turn runs. The first reason wins; false when it ends already.
+    pub(crate) fn request_end(&self, reason: DeactivationReason, winner: Option<GrainAddress>) -> bool {
+        let mut shared = self.lock();
+        let ends = matches!(
+            shared.state,
+            ActivationState::Deactivating | ActivationState::Invalid | ActivationState::Failed
+        );
+        let taken = !ends && shared.ending.is_none();
+        if taken {
+            shared.ending = Some(Ending { reason, winner });
+        }
+        drop(shared);
+        self.wake.notify_one();
+        taken
+    }
+
+    /// Why the activation is to end, if it is; for the waits before it becomes valid.
+    pub(crate) fn pending_end(&self) -> Option<Ending> {
+        self.lock().ending.clone()
+    }
+
+    /// Asks the activation to move when no turn runs. Gives the command back when it ends or moves already.
+    pub(crate) fn request_migration(&self, command: MigrateCommand) -> Result<(), MigrateCommand> {
+        use ActivationState as S;
+        let mut shared = self.lock();
+        let busy = matches!(shared.state, S::Migrating | S::Deactivating | S::Invalid | S::Failed);
+        if busy || shared.migrate.is_some() || shared.ending.is_some() {
+            return Err(command);
+        }
+        shared.migrate = Some(command);
+        drop(shared);
+        self.wake.notify_one();
+        Ok(())
+    }
+
+    /// Tells a migration target what the source decided; gives the signal back when too many wait.
+    pub(crate) fn signal(&self, signal: FrozenSignal) -> Result<(), FrozenSignal> {
+        let mut shared = self.lock();
+        let waits = matches!(shared.state, ActivationState::Restoring | ActivationState::Frozen);
+        if !waits || shared.signals.len() >= SIGNALS_MAX {
+            return Err(signal);
+        }
+        shared.signals.push(signal);
+        drop(shared);
+        self.wake.notify_one();
+        Ok(())
+    }
+
+    /// Takes the signals of the source, oldest first.
+    pub(crate) fn take_signals(&self) -> Vec<FrozenSignal> {
+        std::mem::take(&mut self.lock().signals)
+    }
+
+    /// Keeps the activation from being idle for this long; zero takes it back.
+    pub(crate) fn keep_alive(&self, duration: Duration) {
+        /// Longer than any silo runs, and far from where time arithmetic overflows (spec AL-46).
+        const KEEP_ALIVE_MAX: Duration = Duration::from_secs(10 * 365 * 24 * 3_600);
+        let until = (!duration.is_zero()).then(|| Instant::now() + duration.min(KEEP_ALIVE_MAX));
+        self.lock().keep_alive_until = until;
+        self.wake.notify_one();
+    }
+
+    /// Takes the calls that wait; more may come.
+    pub(crate) fn take_calls(&self) -> Vec<Box<QueuedCall>> {
+        self.lock().mailbox.take()
+    }
+
+    /// Enters the state Failed: calls that wait and that come are answered with the failure.
+    pub(crate) fn fail(&self, failure: &str) -> Vec<Box<QueuedCall>> {
+        let mut shared = self.lock();
+        shared.state = ActivationState::Failed;
+        shared.failure = Some(failure.to_owned());
+        shared.mailbox.take()
+    }
+
+    /// Ends the activation, which must be out of the catalog; returns the calls and signals that wait.
+    pub(crate) fn close(&self) -> (Vec<Box<QueuedCall>>, Option<MigrateCommand>) {
+        let mut shared = self.lock();
+        shared.state = ActivationState::Invalid;
+        shared.signals.clear();
+        let rest = (shared.mailbox.close(), shared.migrate.take());
+        drop(shared);
+        self.ended.cancel();
+        rest
+    }
+
+    /// Waits until something may have to be done.
+    pub(crate) async fn woken(&self) {
+        self.wake.notified().await;
+    }
+
+    /// Waits until the activation ended.
+    pub(crate) async fn ended(&self) {
+        self.ended.cancelled().await;
+    }
+
+    pub(crate) fn summary(&self) -> ActivationSummary {
+        let shared = self.lock();
+        ActivationSummary {
+            grain: self.identity.grain.clone(),
+            activation: self.identity.activation,
+            silo: self.identity.silo,
+            silo_name: self.identity.silo_name.clone(),
+            state: shared.state,
+            digest: self.class.info().digest,
+            age: self.created.elapsed(),
+            idle: if shared.running { Duration::ZERO } else { shared.last_used.elapsed() },
+            calls: shared.calls,
+            mailbox: shared.mailbox.len(),
+            running: shared.running,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Activation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Activation({} {} {:?})", self.identity.grain, self.identity.activation, self.state())
+    }
+}

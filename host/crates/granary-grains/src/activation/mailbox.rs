@@ -1,0 +1,102 @@
+//! The calls that wait for one activation: first in, first out, bounded.
+
+use std::collections::VecDeque;
+
+use granary_core::hosting::CallError;
+use granary_core::id::SiloAddress;
+use granary_core::wire::{CallReply, CallRequest};
+use tokio::sync::oneshot;
+use tokio::time::Instant;
+
+/// How a call came to this silo.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arrival {
+    /// A grain, the gateway or the command line of this silo made it; this silo repeats it when not delivered.
+    Origin,
+    /// Another silo sent it, and repeats it when not delivered.
+    Inbound(SiloAddress),
+}
+
+/// A call that waits for its turn.
+#[derive(Debug)]
+pub(crate) struct QueuedCall {
+    pub(crate) request: CallRequest,
+    pub(crate) arrival: Arrival,
+    pub(crate) deadline: Instant,
+    /// Whoever waits; nobody does for one-way calls, or when the caller went away.
+    pub(crate) reply: oneshot::Sender<CallReply>,
+}
+
+impl QueuedCall {
+    /// Answers the caller, if it still waits.
+    pub(crate) fn answer(self, outcome: Result<Vec<u8>, CallError>) {
+        let _ = self.reply.send(CallReply { outcome, location: None });
+    }
+}
+
+/// Why a call was not queued.
+#[derive(Debug)]
+pub(crate) enum PushError {
+    /// The activation ended; look for the grain again, with this call.
+    Ended(Box<QueuedCall>),
+    /// The bound was hit.
+    Full,
+    /// The activation failed to start, with this text.
+    Failed(String),
+}
+
+#[derive(Debug)]
+pub(crate) struct Mailbox {
+    calls: VecDeque<Box<QueuedCall>>,
+    calls_max: usize,
+    closed: bool,
+}
+
+impl Mailbox {
+    pub(crate) fn new(calls_max: u32) -> Self {
+        Self {
+            calls: VecDeque::new(),
+            calls_max: usize::try_from(calls_max).unwrap_or(usize::MAX),
+            closed: false,
+        }
+    }
+
+    pub(crate) fn push(&mut self, call: Box<QueuedCall>) -> Result<(), PushError> {
+        if self.closed {
+            return Err(PushError::Ended(call));
+        }
+        if self.calls.len() >= self.calls_max {
+            return Err(PushError::Full);
+        }
+        self.calls.push_back(call);
+        Ok(())
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Box<QueuedCall>> {
+        let call = self.calls.pop_front();
+        if self.calls.is_empty() && self.calls.capacity() > 64 {
+            // A burst must not leave its memory behind with each of many idle activations.
+            self.calls = VecDeque::new();
+        }
+        call
+    }
+
+    pub(crate) fn front(&self) -> Option<&QueuedCall> {
+        self.calls.front().map(AsRef::as_ref)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    /// Takes all calls.
+    pub(crate) fn take(&mut self) -> Vec<Box<QueuedCall>> {
+        std::mem::take(&mut self.calls).into()
+    }
+
+    /// Takes all calls, and no more.
+    pub(crate) fn close(&mut self) -> Vec<Box<QueuedCall>> {
+        self.closed = true;
+        self.take()
+    }
+}

@@ -1,0 +1,8 @@
+//! Promises of the grains on a silo, shown on clusters in one process: real `Grains`, a shared directory, links and
+//! grain classes that fail on command.
+
+mod calls;
+mod drain;
+mod harness;
+mod life;
+mod migration;
