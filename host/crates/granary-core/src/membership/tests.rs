@@ -148,13 +148,13 @@ impl Rig {
     }
 
     fn last_probe(&self, silo: SiloAddress) -> u64 {
-        let probes = self.out.iter().filter_map(|command| match command {
+        let mut probes = self.out.iter().filter_map(|command| match command {
             Command::Send { to, message: MembershipMessage::Probe { sequence, .. } } if *to == silo => {
                 Some(*sequence)
             }
             _ => None,
         });
-        probes.last().expect("a probe was sent")
+        probes.next_back().expect("a probe was sent")
     }
 
     fn take(&mut self) -> Vec<Command> {

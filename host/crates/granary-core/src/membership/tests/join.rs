@@ -32,7 +32,7 @@ fn a_lone_silo_joins_with_two_writes_and_no_wait() {
     assert_eq!(rig.take(), [Command::Store { op: 1, request: StoreRequest::Read }]);
     rig.event(Event::Store { op: 1, reply: read(table(0, [])) });
     let own = MembershipRow { etag: 0, ..row(silo(1), SiloStatus::Joining) };
-    let insert = StoreRequest::Insert { row: own.clone(), expected_version: 0 };
+    let insert = StoreRequest::Insert { row: own, expected_version: 0 };
     assert_eq!(rig.take(), [Command::Store { op: 2, request: insert }]);
     rig.event(Event::Store { op: 2, reply: written(1) });
     assert_eq!(rig.take(), [Command::Store { op: 3, request: StoreRequest::Read }]);
