@@ -90,7 +90,6 @@ async fn greet(
     socket.set_nodelay(true).map_err(|err| garbage(err.to_string()))?;
     let (read, write) = socket.into_split();
     let mut reader = FrameReader::new(read, Arc::clone(&shared.stats));
-    let mut writer = FrameWriter::new(write, limits.silence_max, Arc::clone(&shared.stats));
     let frame = match reader.next(limits.handshake_timeout, &AtomicBool::new(false)).await {
         Ok(frame) => frame,
         Err(Ended::Silent(_)) => {
@@ -108,6 +107,8 @@ async fn greet(
     if refusal == Some(Refusal::UnknownMagic) {
         return Err(garbage(Refusal::UnknownMagic.to_string()));
     }
+    // Only now: a connection that has said nothing is not worth a write buffer.
+    let mut writer = FrameWriter::new(write, limits.silence_max, Arc::clone(&shared.stats));
     let failed = |ended: Ended| (BadConnection::Refused, format!("the hello's answer failed: {ended}"));
     let ack = encode(FrameKind::HelloAck, &HelloAck::new(outcome)).unwrap_or_default();
     writer.write(&ack).await.map_err(failed)?;
