@@ -19,6 +19,9 @@ mod value;
 mod wave;
 
 #[cfg(test)]
+#[cfg(feature = "values")]
+mod round_trip;
+#[cfg(test)]
 mod testing;
 
 pub use compare::{Mismatch, compare, compare_params};

@@ -1,7 +1,8 @@
 //! JSON to bytes, by type.
 
+mod members;
+
 use std::borrow::Cow;
-use std::ops::Range;
 use std::str::FromStr;
 
 use base64::Engine as _;
@@ -9,7 +10,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::cursor::{Cursor, Kind, Syntax};
 use crate::path::{Path, shown};
-use crate::types::{Brief, Case, Field, Signature, Type};
+use crate::types::{Brief, Case, Signature, Type};
 use crate::value::{Encoder, ValueError, WireError};
 
 /// Encodes arguments given as a JSON array, by position, or as a JSON object, by parameter name. A text
@@ -42,38 +43,6 @@ pub fn value_from_json(ty: &Type, text: &str, bytes_max: usize) -> Result<Vec<u8
     let mut reader = Reader::new(text, bytes_max);
     reader.value(ty)?;
     reader.finish()
-}
-
-/// Something with named and typed members in a fixed order.
-trait Members {
-    fn len(&self) -> usize;
-    fn get(&self, index: usize) -> Option<(&str, &Type)>;
-}
-
-impl Members for [Field] {
-    fn len(&self) -> usize {
-        <[Field]>::len(self)
-    }
-
-    fn get(&self, index: usize) -> Option<(&str, &Type)> {
-        <[Field]>::get(self, index).map(|field| (&*field.name, &field.ty))
-    }
-}
-
-impl Members for [(String, Type)] {
-    fn len(&self) -> usize {
-        <[(String, Type)]>::len(self)
-    }
-
-    fn get(&self, index: usize) -> Option<(&str, &Type)> {
-        <[(String, Type)]>::get(self, index).map(|(name, ty)| (name.as_str(), ty))
-    }
-}
-
-/// The index of a member, looked for first at `hint`, where it is when members come in order.
-fn position(members: &(impl Members + ?Sized), hint: usize, name: &str) -> Option<usize> {
-    let is = |index: &usize| members.get(*index).is_some_and(|(found, _)| found == name);
-    Some(hint).filter(is).or_else(|| (0..members.len()).find(is))
 }
 
 struct Reader<'a> {
@@ -187,15 +156,12 @@ impl<'a> Reader<'a> {
         self.wrote(written)
     }
 
-    fn float<T: FromStr>(
+    fn float<T: FromStr + Copy>(
         &mut self,
         ty: &Type,
         is_finite: fn(T) -> bool,
         write: fn(&mut Encoder, T) -> Result<(), WireError>,
-    ) -> Result<(), ValueError>
-    where
-        T: Copy,
-    {
+    ) -> Result<(), ValueError> {
         let mut ahead = self.cursor.clone();
         let value: Option<T> = match ahead.kind() {
             Kind::Number => self.token(ahead.number())?.parse().ok().filter(|value| is_finite(*value)),
@@ -419,78 +385,5 @@ impl<'a> Reader<'a> {
         let set = set.iter().enumerate().filter_map(|(index, set)| set.then_some(index));
         let written = self.out.flags(names.len(), set);
         self.wrote(written)
-    }
-
-    /// An object whose members may come in any order, written in the order of the type.
-    fn members(&mut self, members: &'a (impl Members + ?Sized), noun: &str) -> Result<(), ValueError> {
-        let opened = self.cursor.expect(b'{');
-        self.token(opened)?;
-        let start = self.out.len();
-        let mut places: Vec<Option<Range<usize>>> = vec![None; members.len()];
-        let mut in_order = true;
-        let mut next = 0;
-        let mut more = !self.cursor.eat(b'}');
-        while more {
-            let name = self.cursor.string();
-            let name = self.token(name)?;
-            let Some(index) = position(members, next, &name) else {
-                return Err(self.unknown_member(members, &name, noun));
-            };
-            let (Some((known, ty)), Some(place)) = (members.get(index), places.get_mut(index)) else {
-                return Err(self.unknown_member(members, &name, noun));
-            };
-            self.path.name(known);
-            if place.is_some() {
-                return Err(self.path.error("given twice"));
-            }
-            let colon = self.cursor.expect(b':');
-            self.token(colon)?;
-            let from = self.out.len();
-            self.value(ty)?;
-            *place = Some(from..self.out.len());
-            self.path.pop();
-            in_order &= index == next;
-            next = index + 1;
-            let comma = self.cursor.more(b'}');
-            more = self.token(comma)?;
-        }
-        if in_order && next == members.len() {
-            return Ok(());
-        }
-        self.reorder(members, start, &places)
-    }
-
-    /// Writes members again in the order of the type, with none for the options that were not given.
-    fn reorder(
-        &mut self,
-        members: &'a (impl Members + ?Sized),
-        start: usize,
-        places: &[Option<Range<usize>>],
-    ) -> Result<(), ValueError> {
-        let written = self.out.split_off(start);
-        for (index, place) in places.iter().enumerate() {
-            let Some((name, ty)) = members.get(index) else { continue };
-            let result = match place {
-                Some(place) => {
-                    let bytes =
-                        written.get(place.start.saturating_sub(start)..place.end.saturating_sub(start));
-                    self.out.raw(bytes.unwrap_or_default())
-                }
-                None if matches!(ty, Type::Option(_)) => self.out.case(0),
-                None => {
-                    self.path.name(name);
-                    return Err(self.path.error(format!("missing; expected {}", Brief(ty))));
-                }
-            };
-            self.wrote(result)?;
-        }
-        Ok(())
-    }
-
-    fn unknown_member(&self, members: &(impl Members + ?Sized), name: &str, noun: &str) -> ValueError {
-        let known: Vec<&str> =
-            (0..members.len()).filter_map(|index| members.get(index)).map(|(name, _)| name).collect();
-        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        self.path.error(format!("unknown {noun} \"{}\"; there is {}", shown(name), Brief(&known)))
     }
 }

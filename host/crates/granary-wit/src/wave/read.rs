@@ -61,6 +61,11 @@ fn is_optional_from(signature: &Signature, index: usize) -> bool {
 fn syntax(path: &Path<'_>, text: &str, error: &ParserError) -> ValueError {
     let at = error.span().start.saturating_sub(CALL.len());
     let before = text.get(..text.floor_char_boundary(at)).unwrap_or_default();
+    if at >= text.len() {
+        // What the parser complains of is the parenthesis that stands after the caller's text.
+        let end = before.chars().count() + 1;
+        return path.error(format!("not WAVE at character {end}: the text ends within a value"));
+    }
     let detail = error.detail().map(|detail| format!(" ({})", shown(detail))).unwrap_or_default();
     path.error(format!("not WAVE at character {}: {}{detail}", before.chars().count() + 1, error.kind()))
 }
