@@ -30,6 +30,25 @@ const ANN: &str = "account/ann";
 const BOB: &str = "account/bob";
 /// The grain that moves money between them.
 const TRANSFER: &str = "transfer/till";
+/// Accounts that are opened until one is on the silo that dies; where a grain starts is left to chance.
+const MORE_ACCOUNTS: [&str; 14] = [
+    "account/carol",
+    "account/dave",
+    "account/erin",
+    "account/frank",
+    "account/grace",
+    "account/heidi",
+    "account/ivan",
+    "account/judy",
+    "account/karl",
+    "account/liam",
+    "account/mona",
+    "account/nina",
+    "account/olga",
+    "account/paul",
+];
+/// What is paid into each of those.
+const OPENING_DEPOSIT: u64 = 50;
 /// How often the counter moves to the other silo.
 const MOVES: usize = 4;
 /// Clients at each gateway while it moves.
@@ -175,44 +194,64 @@ fn move_while_called(one: &Silo, two: &Silo, before: u64, interrupt: &Interrupt)
 }
 
 fn crash(one: &Silo, two: Silo, interrupt: &Interrupt) -> Result<()> {
-    for grain in [COUNTER, ANN] {
-        if one.whereabouts(grain)? != two.name {
-            one.verb(&["migrate", grain, "--to", &two.name])?;
-        }
+    if one.whereabouts(COUNTER)? != two.name {
+        one.verb(&["migrate", COUNTER, "--to", &two.name])?;
     }
     let mut client = Client::new(one.gateway);
-    let count = number(&client.call(COUNTER, "increment", &json!([0]))?)?;
+    let (account, persisted) = account_on(one, &two, &mut client)?;
+    let count = number(&client.call(COUNTER, "get", &json!([]))?)?;
+    let name = two.name.clone();
     say(&format!(
-        "\n5. {} is killed (SIGKILL) while it runs {ANN} and {COUNTER}, which stands at {count}",
-        two.name
+        "\n5. {name} is killed (SIGKILL) while {account} (balance {persisted}) and {COUNTER} ({count}) run there"
     ));
     two.kill()?;
     let killed = Instant::now();
-    let mut failed = 0_u32;
-    let ann = loop {
+    let (found, refused) = answer_after_crash(&mut client, account, interrupt)?;
+    say(&format!(
+        "   calls to {account} went on after {}, through {} ({refused} attempts failed meanwhile)",
+        report::seconds(killed.elapsed()),
+        one.name
+    ));
+    expect("the balance after the crash", &found, &persisted)?;
+    say(&format!("   {account}: balance {found}   (it is persisted, and survived)"));
+    let fresh = number(&client.call(COUNTER, "get", &json!([]))?)?;
+    expect("the counter after the crash", &fresh, &0)?;
+    say(&format!("   {COUNTER}: {fresh}   (it lives in memory only, and began anew)"));
+    Ok(())
+}
+
+/// An account that is active on `wanted`, with its balance; accounts are opened until there is one.
+fn account_on(one: &Silo, wanted: &Silo, client: &mut Client) -> Result<(&'static str, u64)> {
+    for account in [ANN, BOB] {
+        if one.whereabouts(account)? == wanted.name {
+            return Ok((account, balance(client, account)?));
+        }
+    }
+    for account in MORE_ACCOUNTS {
+        let balance = number(&client.call(account, "deposit", &json!([OPENING_DEPOSIT]))?)?;
+        if one.whereabouts(account)? == wanted.name {
+            return Ok((account, balance));
+        }
+    }
+    bail!("of {} accounts none was placed on {}", MORE_ACCOUNTS.len() + 2, wanted.name)
+}
+
+/// Asks for a balance until there is an answer; returns it, and how many attempts failed before.
+fn answer_after_crash(client: &mut Client, account: &str, interrupt: &Interrupt) -> Result<(u64, u32)> {
+    let started = Instant::now();
+    let mut failed = 0;
+    loop {
         interrupt.check()?;
-        match balance(&mut client, ANN) {
-            Ok(balance) => break balance,
-            Err(error) if killed.elapsed() >= RECOVERY_LIMIT => {
-                return Err(error.context(format!(
-                    "{ANN} does not answer {} s after the crash",
-                    RECOVERY_LIMIT.as_secs()
-                )));
+        match balance(client, account) {
+            Ok(balance) => return Ok((balance, failed)),
+            Err(error) if started.elapsed() >= RECOVERY_LIMIT => {
+                let seconds = RECOVERY_LIMIT.as_secs();
+                return Err(error.context(format!("{account} does not answer {seconds} s after the crash")));
             }
             Err(_) => failed += 1,
         }
         thread::sleep(RETRY_PAUSE);
-    };
-    say(&format!(
-        "   calls to {ANN} went on after {}, through silo-1 ({failed} attempts were refused meanwhile)",
-        report::seconds(killed.elapsed())
-    ));
-    expect("ann's balance after the crash", &ann, &70)?;
-    say(&format!("   ann's balance: {ann}     it was persisted, and survived"));
-    let fresh = number(&client.call(COUNTER, "increment", &json!([0]))?)?;
-    expect("the counter after the crash", &fresh, &0)?;
-    say(&format!("   the counter: {fresh}        it lived in memory only, and began anew"));
-    Ok(())
+    }
 }
 
 fn balance(client: &mut Client, account: &str) -> Result<u64> {

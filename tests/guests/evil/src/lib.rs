@@ -51,7 +51,7 @@ impl contract::Evil for EvilGrain {
     }
 
     fn log(&mut self, text: String) {
-        granary_guest::logging::info("evil", &text);
+        log::info!("{text}");
     }
 
     #[expect(clippy::print_stdout, clippy::print_stderr, reason = "printing is what the caller asks for")]
@@ -71,7 +71,7 @@ impl contract::Evil for EvilGrain {
     fn call_me_back(&mut self, other: String) -> Result<String, String> {
         let own = context::self_ref().key;
         let other = contract::EvilRef::get(&other).map_err(|error| error.to_string())?;
-        other.call_me_back(own).map_err(|error| error.to_string())?
+        other.call_me_back(&own).map_err(|error| error.to_string())
     }
 }
 
