@@ -121,7 +121,10 @@ impl Membership {
             let next = left.min_by_key(|silo| (place(**silo).wrapping_sub(start), **silo)).copied();
             chosen.extend(next);
         }
-        let accused = |silo: &SiloAddress| self.table.rows.get(silo).is_some_and(|row| !row.votes.is_empty());
+        let accused = |silo: &SiloAddress| {
+            let row = self.table.rows.get(silo);
+            row.is_some_and(|row| row.votes.iter().any(|vote| self.view.is_active(vote.voter)))
+        };
         chosen.extend(living.into_iter().filter(accused));
         chosen
     }

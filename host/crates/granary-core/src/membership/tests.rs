@@ -1,5 +1,6 @@
 //! Transition tests of the membership machine: state and event to exact commands, and small scenarios.
 
+mod chaos;
 mod cluster;
 mod join;
 mod leave;
