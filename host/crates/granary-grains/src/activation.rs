@@ -209,7 +209,7 @@ impl Activation {
     }
 
     /// Queues a call.
-    pub(crate) fn push(&self, call: Box<QueuedCall>) -> Result<(), PushError> {
+    pub(crate) fn push(&self, call: QueuedCall) -> Result<(), PushError> {
         let mut shared = self.lock();
         if let Some(failure) = &shared.failure {
             return Err(PushError::Failed(failure.clone()));
@@ -221,12 +221,12 @@ impl Activation {
     }
 
     /// What `activate` inherits: the context of the first call that waits (spec AL-20.2), so that a cycle through
-    /// `activate` is seen too.
+    /// `activate` is seen too; but not that call's time, since others wait as well.
     pub(crate) fn start_context(&self, remaining: Duration) -> TurnContext {
         let first = self.lock().mailbox.front().map(|call| call.request.context.clone());
         let mut context = first.unwrap_or_default();
         context.chain.push(self.identity.grain.clone());
-        context.remaining = Some(context.remaining.map_or(remaining, |caller| caller.min(remaining)));
+        context.remaining = Some(remaining);
         context
     }
 
@@ -245,7 +245,7 @@ impl Activation {
         if let Some(call) = shared.mailbox.pop() {
             shared.running = true;
             shared.turn_deadline = Some(call.deadline);
-            return Next::Call(call);
+            return Next::Call(Box::new(call));
         }
         let Some(age) = self.class.info().limits.idle_age else { return Next::Wait(None) };
         let due = shared.last_used + age;
@@ -334,12 +334,12 @@ impl Activation {
     }
 
     /// Takes the calls that wait; more may come.
-    pub(crate) fn take_calls(&self) -> Vec<Box<QueuedCall>> {
+    pub(crate) fn take_calls(&self) -> Vec<QueuedCall> {
         self.lock().mailbox.take()
     }
 
     /// Enters the state Failed: calls that wait and that come are answered with the failure.
-    pub(crate) fn fail(&self, failure: &str) -> Vec<Box<QueuedCall>> {
+    pub(crate) fn fail(&self, failure: &str) -> Vec<QueuedCall> {
         let mut shared = self.lock();
         shared.state = ActivationState::Failed;
         shared.failure = Some(failure.to_owned());
@@ -347,7 +347,7 @@ impl Activation {
     }
 
     /// Ends the activation, which must be out of the catalog; returns the calls and signals that wait.
-    pub(crate) fn close(&self) -> (Vec<Box<QueuedCall>>, Option<MigrateCommand>) {
+    pub(crate) fn close(&self) -> (Vec<QueuedCall>, Option<MigrateCommand>) {
         let mut shared = self.lock();
         shared.state = ActivationState::Invalid;
         shared.signals.clear();

@@ -20,7 +20,7 @@ use crate::invoke::text::CallTextError;
 use crate::location_cache::LocationCache;
 use crate::metrics::{Metrics, MetricsSnapshot};
 use crate::migration::{MigrateError, MigrateTarget, MigrationReport};
-use crate::options::GrainsOptions;
+use crate::options::{CALL_TIMEOUT_MAX, GrainsOptions};
 use crate::random::Random;
 use crate::seams::{DirectoryError, Seams};
 use crate::validity::Validity;
@@ -82,7 +82,8 @@ impl Grains {
         }))
     }
 
-    /// Calls a grain, wherever it is, and waits for the end of the call, at most `timeout` (`None`: the default).
+    /// Calls a grain, wherever it is, and waits for the end of the call, at most `timeout` (`None`: the default; never more
+    /// than [`CALL_TIMEOUT_MAX`]).
     /// Only `to`, `method`, `args`, `context` and `one_way` of the request are looked at; `call_id` is kept unless 0.
     ///
     /// Dropping the future drops the waiting, never a turn that started.
@@ -117,7 +118,7 @@ impl Grains {
     ) -> CallReply {
         let _waiting = self.0.inbound.enter();
         self.0.metrics.calls_inbound.add();
-        let deadline = Instant::now() + remaining.min(self.0.options.call_timeout * 10);
+        let deadline = Instant::now() + remaining.min(CALL_TIMEOUT_MAX);
         Box::pin(self.0.route(request, Arrival::Inbound(from), deadline, None)).await.reply
     }
 

@@ -23,7 +23,7 @@ use crate::activation::{Activation, ActivationState};
 use crate::catalog::Found;
 use crate::grains::Inner;
 use crate::options::{
-    CHAIN_MAX, DELIVERY_ATTEMPTS_MAX, DELIVERY_PAUSE_MAX, DELIVERY_PAUSE_MIN, FORWARDS_MAX,
+    CALL_TIMEOUT_MAX, CHAIN_MAX, DELIVERY_ATTEMPTS_MAX, DELIVERY_PAUSE_MAX, DELIVERY_PAUSE_MIN, FORWARDS_MAX,
     OVERLOAD_RETRY_AFTER_MS, REQUEST_CONTEXT_BYTES_MAX, REQUEST_CONTEXT_MAX,
 };
 use crate::placement::Strategy;
@@ -57,7 +57,7 @@ impl Inner {
     /// Makes a call from this silo.
     pub(crate) async fn call(self: &Arc<Self>, mut request: CallRequest, timeout: Duration) -> CallReply {
         self.metrics.calls.add();
-        let deadline = Instant::now() + timeout.min(self.options.call_timeout * 10);
+        let deadline = Instant::now() + timeout.min(CALL_TIMEOUT_MAX);
         request.forwards = 0;
         request.may_activate = false;
         if request.call_id == 0 {
@@ -110,7 +110,7 @@ impl Inner {
             // At once, so that the calls of one sender keep their order.
             let (reply, _) = oneshot::channel();
             let call = QueuedCall { request, arrival: Arrival::Origin, deadline, reply };
-            match activation.push(Box::new(call)) {
+            match activation.push(call) {
                 Ok(()) => return accepted,
                 Err(PushError::Ended(call)) => request = call.request,
                 Err(PushError::Full) => return Routed::from(self.overloaded()).reply,
@@ -196,7 +196,7 @@ impl Inner {
         let one_way = request.one_way;
         // The sender's placement is used up: should this activation lose, the directory says where to go.
         request.may_activate = false;
-        match activation.push(Box::new(QueuedCall { request, arrival, deadline, reply })) {
+        match activation.push(QueuedCall { request, arrival, deadline, reply }) {
             Ok(()) => {}
             Err(PushError::Ended(call)) => return Err(call.request),
             Err(PushError::Full) => return Ok(self.overloaded().into()),
@@ -210,7 +210,7 @@ impl Inner {
         }
         Ok(match timeout_at(deadline, ended).await {
             Ok(Ok(reply)) => Routed { reply, unreachable: None },
-            Ok(Err(_)) => CallError::UnknownOutcome("the silo stops".to_owned()).into(),
+            Ok(Err(_)) => CallError::UnknownOutcome("the activation was cut off".to_owned()).into(),
             Err(_) => CallError::TimedOut.into(),
         })
     }
@@ -271,19 +271,21 @@ impl Inner {
             Ok(Err(error)) => return Err(CallError::NotDelivered(error.to_string())),
             Err(_) => return Err(CallError::NotDelivered("the directory did not answer in time".to_owned())),
         };
-        if let Some(entry) = entry
-            && entry.silo != me
-        {
-            self.locations.insert(grain, entry.silo);
-            return Ok(Place::Silo { silo: entry.silo, may_activate: false });
+        let class = self.class_here(grain_type);
+        match (entry, &class) {
+            (Some(entry), _) if entry.silo != me => {
+                self.locations.insert(grain, entry.silo);
+                return Ok(Place::Silo { silo: entry.silo, may_activate: false });
+            }
+            // It came here meanwhile, or the entry is of an activation of this silo that ended.
+            (Some(_), Some(class)) => return Ok(Place::Here(Arc::clone(class))),
+            _ => {}
         }
-        // Nobody has it, or the entry is of an activation of this silo that ended.
         let mut candidates = self.seams.types.silos_for(grain_type);
         candidates.retain(|silo| *silo != me || !self.draining.is_cancelled());
         if candidates.len() > 1 {
             candidates.retain(|silo| Some(*silo) != unreachable);
         }
-        let class = self.class_here(grain_type);
         let strategy = match &class {
             Some(class) => Strategy::of(&class.info().properties),
             None => Strategy::default(),
@@ -353,7 +355,7 @@ impl Inner {
                     None if delivered => self.locations.insert(&grain, silo),
                     _ => self.locations.remove(&grain, silo),
                 }
-                reply.location = reply.location.or(delivered.then_some(silo));
+                reply.location = reply.location.or_else(|| delivered.then_some(silo));
                 Routed { reply, unreachable: None }
             }
             Err(PeerError::NotDelivered(text)) => {
@@ -370,12 +372,12 @@ impl Inner {
     }
 
     /// Sends calls that did not start to where the grain is now, in their order.
-    pub(crate) fn reroute(self: &Arc<Self>, calls: Vec<Box<QueuedCall>>) {
+    pub(crate) fn reroute(self: &Arc<Self>, calls: Vec<QueuedCall>) {
         self.pass_on(calls, |inner, call| inner.reroute_one(call));
     }
 
     /// Sends calls that did not start to this silo, in their order.
-    pub(crate) fn send_back(self: &Arc<Self>, calls: Vec<Box<QueuedCall>>, silo: SiloAddress) {
+    pub(crate) fn send_back(self: &Arc<Self>, calls: Vec<QueuedCall>, silo: SiloAddress) {
         self.pass_on(calls, move |inner, call| async move {
             let QueuedCall { request, arrival, deadline, reply } = call;
             let routed = inner.send(silo, request, arrival, false, deadline).await;
@@ -387,7 +389,7 @@ impl Inner {
     /// a task of its own.
     fn pass_on<F>(
         self: &Arc<Self>,
-        calls: Vec<Box<QueuedCall>>,
+        calls: Vec<QueuedCall>,
         pass: impl Fn(Arc<Self>, QueuedCall) -> F + Send + 'static,
     ) where
         F: Future<Output = ()> + Send + 'static,
@@ -399,7 +401,7 @@ impl Inner {
         self.tracker.spawn(async move {
             for call in calls {
                 let waiting = inner.inbound.enter();
-                let mut begun = Box::pin(pass(Arc::clone(&inner), *call));
+                let mut begun = Box::pin(pass(Arc::clone(&inner), call));
                 let ended = poll_fn(|context| Poll::Ready(begun.as_mut().poll(context).is_ready())).await;
                 if !ended {
                     inner.tracker.spawn(async move {

@@ -17,6 +17,9 @@ pub(crate) const DELIVERY_PAUSE_MIN: Duration = Duration::from_millis(5);
 /// The longest pause between deliveries.
 pub(crate) const DELIVERY_PAUSE_MAX: Duration = Duration::from_millis(250);
 
+/// The longest time of a call, whatever its caller asks for.
+pub const CALL_TIMEOUT_MAX: Duration = Duration::from_secs(3_600);
+
 /// The longest chain of grains that wait for each other.
 pub(crate) const CHAIN_MAX: usize = 128;
 
@@ -58,7 +61,8 @@ pub struct GrainsOptions {
     /// 1 s. Long enough that callers who retry at once do not start it again and again, short enough that a person
     /// who mended the cause need not wait (the spec's 5 s are felt).
     pub failure_hold: Duration,
-    /// `dehydrate`, and the restoration at the target, each; default 30 s.
+    /// `dehydrate`, and the restoration at the target, each; default 10 s. Both together are less than the time of a
+    /// call, so that a migration which hangs fails no caller.
     pub migration_timeout: Duration,
     /// How often a migration target that hears nothing asks the directory whether it was committed; default 500 ms.
     pub frozen_check: Duration,
@@ -90,7 +94,7 @@ impl GrainsOptions {
             activation_timeout: Duration::from_secs(30),
             deactivation_timeout: Duration::from_secs(30),
             failure_hold: Duration::from_secs(1),
-            migration_timeout: Duration::from_secs(30),
+            migration_timeout: Duration::from_secs(10),
             frozen_check: Duration::from_millis(500),
             frozen_age_max: Duration::from_secs(60),
             frozen_max: 256,

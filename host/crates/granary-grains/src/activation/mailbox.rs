@@ -47,7 +47,7 @@ pub(crate) enum PushError {
 
 #[derive(Debug)]
 pub(crate) struct Mailbox {
-    calls: VecDeque<Box<QueuedCall>>,
+    calls: VecDeque<QueuedCall>,
     calls_max: usize,
     closed: bool,
 }
@@ -61,9 +61,9 @@ impl Mailbox {
         }
     }
 
-    pub(crate) fn push(&mut self, call: Box<QueuedCall>) -> Result<(), PushError> {
+    pub(crate) fn push(&mut self, call: QueuedCall) -> Result<(), PushError> {
         if self.closed {
-            return Err(PushError::Ended(call));
+            return Err(PushError::Ended(Box::new(call)));
         }
         if self.calls.len() >= self.calls_max {
             return Err(PushError::Full);
@@ -72,7 +72,7 @@ impl Mailbox {
         Ok(())
     }
 
-    pub(crate) fn pop(&mut self) -> Option<Box<QueuedCall>> {
+    pub(crate) fn pop(&mut self) -> Option<QueuedCall> {
         let call = self.calls.pop_front();
         if self.calls.is_empty() && self.calls.capacity() > 64 {
             // A burst must not leave its memory behind with each of many idle activations.
@@ -82,7 +82,7 @@ impl Mailbox {
     }
 
     pub(crate) fn front(&self) -> Option<&QueuedCall> {
-        self.calls.front().map(AsRef::as_ref)
+        self.calls.front()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -90,12 +90,12 @@ impl Mailbox {
     }
 
     /// Takes all calls.
-    pub(crate) fn take(&mut self) -> Vec<Box<QueuedCall>> {
+    pub(crate) fn take(&mut self) -> Vec<QueuedCall> {
         std::mem::take(&mut self.calls).into()
     }
 
     /// Takes all calls, and no more.
-    pub(crate) fn close(&mut self) -> Vec<Box<QueuedCall>> {
+    pub(crate) fn close(&mut self) -> Vec<QueuedCall> {
         self.closed = true;
         self.take()
     }

@@ -57,19 +57,18 @@ pub(crate) async fn leave(
     // From here on the target has the grain, whatever becomes of it.
     inner.metrics.migrations_out.add();
     inner.locations.insert(activation.grain(), to);
-    let (inner, grain) = (Arc::clone(inner), activation.grain().clone());
+    let (inner, activation) = (Arc::clone(inner), Arc::clone(activation));
     inner.tracker.clone().spawn(async move {
-        let request = MigrateRequest::Go { grain: grain.clone(), activation: target };
-        let result = tell(&inner, to, &request).await;
-        if let Err(reason) = &result {
+        let grain = activation.grain().clone();
+        let told = tell(&inner, to, &MigrateRequest::Go { grain: grain.clone(), activation: target }).await;
+        let report = MigrationReport { from: inner.options.silo, to, pause: stopped.elapsed(), bytes };
+        if let Err(reason) = &told {
             tracing::warn!(%grain, "moved to silo {to}, which did not answer since: {reason}");
         }
-        command.answer(match result {
-            Ok(()) => {
-                let report =
-                    MigrationReport { from: inner.options.silo, to, pause: stopped.elapsed(), bytes };
-                Ok(report)
-            }
+        // Whoever is told finds the grain in one place only, and may move it back at once.
+        activation.ended().await;
+        command.answer(match told {
+            Ok(()) => Ok(report),
             Err(reason) => Err(MigrateError::TargetSilent { silo: to, reason }),
         });
     });

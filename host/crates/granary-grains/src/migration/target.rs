@@ -1,12 +1,14 @@
 //! The target's side of a migration: restore, stay frozen, run when the directory says so.
 
+use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 
 use granary_core::hosting::{DeactivationReason, GrainClass, GrainInstance, Turn, TurnContext};
 use granary_core::id::{ActivationId, GrainId, SiloAddress};
 use granary_core::wire::{MigrateReply, MigrateRequest, MigrationPackage};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
-use tokio::time::{Instant, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until, timeout, timeout_at};
 
 use crate::activation::run::{self, Calls, End, Entry, Start};
 use crate::activation::{Activation, ActivationState, FrozenSignal};
@@ -37,10 +39,18 @@ async fn admit(inner: &Arc<Inner>, package: MigrationPackage) -> Result<(), Stri
     let Ok(permit) = Arc::clone(&inner.frozen).try_acquire_owned() else {
         return Err(format!("{} grains are moving in already", inner.options.frozen_max));
     };
-    let found = inner.catalog.get_or_insert(&package.grain, || {
+    let make = || {
         let identity = inner.identity(package.grain.clone(), package.target_activation);
-        Activation::new(identity, class, ActivationState::Restoring)
-    });
+        Activation::new(identity, Arc::clone(&class), ActivationState::Restoring)
+    };
+    let mut found = inner.catalog.get_or_insert(&package.grain, make);
+    if let Found::Existing(known) = &found
+        && matches!(known.state(), ActivationState::Migrating | ActivationState::Deactivating)
+    {
+        // It left, or ends, a moment ago: a grain that comes back at once need not be refused for that.
+        let _ = timeout(GO_TIMEOUT, known.ended()).await;
+        found = inner.catalog.get_or_insert(&package.grain, make);
+    }
     let activation = match found {
         Found::Created(activation) => activation,
         Found::Existing(known) if known.id() == package.target_activation => {
@@ -131,7 +141,8 @@ pub(crate) async fn restore(
     permit: OwnedSemaphorePermit,
 ) -> Result<Box<dyn GrainInstance>, End> {
     let (source, source_activation) = (package.source, package.source_activation);
-    let instance = match rehydrate(inner, activation, package).await {
+    let restored = unless_aborted(inner, activation, source, rehydrate(inner, activation, package)).await;
+    let instance = match restored {
         Ok(instance) => instance,
         Err((reason, entry)) => {
             tracing::debug!(grain = %activation.grain(), "not restored: {reason}");
@@ -150,6 +161,42 @@ pub(crate) async fn restore(
     activation.set_state(ActivationState::Valid);
     activation.touch();
     Ok(instance)
+}
+
+/// Drives the restoration, until the source gives up. Calls that come here by an old idea go back to the source
+/// meanwhile, which still has the grain.
+async fn unless_aborted(
+    inner: &Arc<Inner>,
+    activation: &Activation,
+    source: SiloAddress,
+    restoring: impl Future<Output = Result<Box<dyn GrainInstance>, (String, Entry)>>,
+) -> Result<Box<dyn GrainInstance>, (String, Entry)> {
+    let mut restoring = pin!(restoring);
+    let mut tick = interval(inner.options.frozen_check);
+    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            biased;
+            restored = restoring.as_mut() => return restored,
+            () = activation.woken() => {}
+            _ = tick.tick() => inner.send_back(activation.take_calls(), source),
+        }
+        let mut aborted = false;
+        for signal in activation.take_signals() {
+            let reply = match signal {
+                FrozenSignal::Go(go) => go.send(MigrateReply::Refused("not restored yet".to_owned())),
+                FrozenSignal::Abort(abort) => {
+                    aborted = true;
+                    abort.send(MigrateReply::Done)
+                }
+            };
+            // The source may have given up waiting.
+            let _ = reply;
+        }
+        if aborted {
+            return Err(("the source gave up".to_owned(), Entry::DropFrozen));
+        }
+    }
 }
 
 /// Instantiates, announces the candidate, rehydrates. The error says what to do with the announcement.

@@ -549,7 +549,9 @@ impl Types for FakeTypes {
         let classes = self.world.classes.lock().unwrap();
         let found =
             classes.iter().find(|(_, class)| class.info.interfaces.iter().any(|known| known.id == interface));
-        found.map(|((_, grain_type), _)| grain_type.clone()).ok_or(CallError::NotFound(interface.to_owned()))
+        found
+            .map(|((_, grain_type), _)| grain_type.clone())
+            .ok_or_else(|| CallError::NotFound(interface.to_owned()))
     }
 
     fn silos_for(&self, grain_type: &GrainType) -> Vec<SiloAddress> {

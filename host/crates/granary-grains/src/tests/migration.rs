@@ -210,6 +210,86 @@ async fn calls_that_reach_a_target_which_is_not_committed_go_back_to_the_source(
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_restoration_that_was_given_up_holds_no_call_back() {
+    let cluster = prepared(2).await;
+    cluster.behaviour.held.lock().unwrap().insert("rehydrate");
+    // The source hears at once that nobody knows, and tells the target to drop its copy.
+    cluster.world.fault("restore", Fault::ReplyLost);
+    let moving = tokio::spawn({
+        let silo = cluster.silos[0].clone();
+        async move { silo.migrate(&grain("counter/a"), to(2)).await }
+    });
+    until(|| cluster.silos[1].describe(&grain("counter/a")).is_some()).await;
+    let before = Instant::now();
+    let call = cluster.silos[1].call(request("counter/a", "add", &1_u64.to_le_bytes()), None);
+    let both = tokio::join!(call, moving);
+    assert_eq!(both.0.outcome.map(|it| number(&it)), Ok(6));
+    both.1.unwrap().unwrap_err();
+    assert!(before.elapsed() <= Duration::from_secs(11), "{:?}", before.elapsed());
+    until(|| cluster.silos[1].activation_count() == 0).await;
+}
+
+/// Migrations to and fro with faults drawn from a seed, under callers on all silos.
+async fn storm(seed: u64) {
+    let cluster = prepared(3).await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut callers = Vec::new();
+    for caller in 0..6 {
+        let (silo, stop) = (cluster.silos[caller % 3].clone(), Arc::clone(&stop));
+        callers.push(tokio::spawn(async move {
+            let mut values = Vec::new();
+            while !stop.load(Ordering::SeqCst) {
+                let call = request("counter/a", "add", &1_u64.to_le_bytes());
+                values.push(number(&silo.call(call, None).await.outcome.unwrap()));
+                sleep(Duration::from_millis(7 + caller as u64)).await;
+            }
+            values
+        }));
+    }
+    let mut state = seed;
+    let mut draw = |bound: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % bound
+    };
+    for _ in 0..60 {
+        cluster.world.faults.lock().unwrap().clear();
+        for (kind, faults_max) in [("restore", 1), ("go", 6), ("abort", 6), ("move", 3)] {
+            for _ in 0..draw(faults_max + 1) {
+                let fault =
+                    [Fault::Refused, Fault::RequestLost, Fault::ReplyLost][usize::try_from(draw(3)).unwrap()];
+                cluster.world.fault(kind, fault);
+            }
+        }
+        let target = u16::try_from(draw(3)).unwrap() + 1;
+        for silo in &cluster.silos {
+            if silo.describe(&grain("counter/a")).is_some_and(|it| it.state == ActivationState::Valid) {
+                let _ = silo.migrate(&grain("counter/a"), to(target)).await;
+                break;
+            }
+        }
+        sleep(Duration::from_millis(draw(900))).await;
+    }
+    stop.store(true, Ordering::SeqCst);
+    let mut values = Vec::new();
+    for caller in callers {
+        values.extend(caller.await.unwrap());
+    }
+    values.sort_unstable();
+    assert_eq!(values, (6..6 + values.len() as u64).collect::<Vec<_>>(), "seed {seed}");
+    assert_eq!(cluster.behaviour.violations.load(Ordering::SeqCst), 0, "seed {seed}");
+    assert_eq!(cluster.behaviour.count(" activate"), 1, "seed {seed}");
+    let moved: u64 = cluster.silos.iter().map(|silo| silo.metrics().migrations_in).sum();
+    assert!(moved > 5, "seed {seed}: only {moved} migrations");
+}
+
+#[tokio::test(start_paused = true)]
+async fn lost_messages_at_random_skip_and_repeat_no_value() {
+    for seed in 0..20 {
+        storm(seed).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_trap_in_dehydrate_ends_the_activation() {
     let cluster = prepared(2).await;
     cluster.behaviour.script("dehydrate", trap("dehydrate panicked"));
@@ -306,7 +386,7 @@ async fn a_dehydrate_or_rehydrate_that_hangs_is_cut_off() {
         matches!(error, MigrateError::TargetUnreachable { .. } | MigrateError::TargetRefused { .. }),
         "{error:?}"
     );
-    assert!(before.elapsed() <= Duration::from_secs(31));
+    assert!(before.elapsed() <= Duration::from_secs(11));
     assert_eq!(cluster.add(1, "counter/a").await, Ok(6));
 
     cluster.behaviour.held.lock().unwrap().insert("dehydrate");
