@@ -99,5 +99,4 @@ fn length(length: Option<usize>, put: &mut impl FnMut(&[u8])) {
 }
 
 #[cfg(test)]
-#[path = "hash_tests.rs"]
 mod tests;

@@ -14,7 +14,7 @@ struct Chaos {
     rng: Rng,
     mutant: Option<Mutant>,
     now: Time,
-    /// Living processes, and whether they answer a lock as theirs.
+    /// The living processes.
     silos: BTreeMap<SiloAddress, Membership>,
     wakes: BTreeMap<SiloAddress, Time>,
     events: BTreeMap<(Time, u64), (SiloAddress, Event)>,
@@ -134,7 +134,8 @@ impl Chaos {
         self.wakes.remove(&silo);
         let pause = 100 + self.pick(9000);
         self.restart(Self::number(silo), pause);
-        for other in self.silos.keys().copied().collect::<Vec<_>>() {
+        let others: Vec<SiloAddress> = self.silos.keys().copied().collect();
+        for other in others {
             self.event_in(2, other, Event::PeerUnreachable(silo));
         }
     }
@@ -174,7 +175,7 @@ impl Chaos {
 
     fn send(&mut self, from: SiloAddress, to: SiloAddress, message: &MembershipMessage) {
         let ends = (Self::number(from), Self::number(to));
-        let cut = self.now < FAULTS_END && self.cut.iter().any(|pair| *pair == ends);
+        let cut = self.now < FAULTS_END && self.cut.contains(&ends);
         if cut || self.chance(5) {
             return;
         }
