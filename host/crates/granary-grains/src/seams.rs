@@ -39,7 +39,8 @@ pub enum ThawOutcome {
     Registered(GrainAddress),
     /// The source is registered; stay frozen and ask again later.
     NotYet,
-    /// The directory names another activation, or none; the target must end.
+    /// The directory names another activation, or none, or does not know the candidate any more; the target must
+    /// end.
     Lost(Option<GrainAddress>),
 }
 
@@ -73,7 +74,8 @@ pub trait Directory: Send + Sync {
         to: GrainAddress,
     ) -> BoxFuture<'_, Result<MoveOutcome, DirectoryError>>;
 
-    /// Announces a restored activation on this silo that does not run yet.
+    /// Announces an activation on this silo that is restored and does not run yet. The source hears that it is
+    /// restored only after this was answered by `Ok`; an `Err` when the source is not registered any more.
     fn add_frozen(&self, address: GrainAddress) -> BoxFuture<'_, Result<(), DirectoryError>>;
 
     /// Takes back [`Directory::add_frozen`].

@@ -293,17 +293,10 @@ async fn finish(inner: &Arc<Inner>, activation: &Arc<Activation>, end: End) {
         let _ = held.await;
     }
     let (grain, id) = (activation.grain().clone(), activation.id());
-    let removed = match end.entry {
-        Entry::Unregister => Some(inner.seams.directory.unregister(grain.clone(), id)),
-        Entry::DropFrozen => Some(inner.seams.directory.drop_frozen(grain.clone(), id)),
-        Entry::Leave => None,
-    };
-    if let Some(removed) = removed {
-        match timeout(UNREGISTER_TIMEOUT, removed).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::debug!(%grain, "the entry stays for now: {error}"),
-            Err(_) => tracing::debug!(%grain, "the entry stays for now: the directory did not answer"),
-        }
+    match timeout(UNREGISTER_TIMEOUT, leave_directory(inner, activation, end.entry)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::debug!(%grain, "the entry stays for now: {error}"),
+        Err(_) => tracing::debug!(%grain, "the entry stays for now: the directory did not answer"),
     }
     // First out of the catalog, then closed: whoever finds the mailbox closed does not find the activation again.
     inner.catalog.remove(&grain, id);
@@ -321,5 +314,18 @@ async fn finish(inner: &Arc<Inner>, activation: &Arc<Activation>, end: End) {
         Calls::Fail(text) => {
             calls.into_iter().for_each(|call| call.answer(Err(CallError::Failed(text.clone()))));
         }
+    }
+}
+
+async fn leave_directory(inner: &Inner, activation: &Activation, entry: Entry) -> Result<(), DirectoryError> {
+    let (directory, grain, id) = (&inner.seams.directory, activation.grain(), activation.id());
+    match entry {
+        Entry::Leave => Ok(()),
+        Entry::Unregister => directory.unregister(grain.clone(), id).await,
+        Entry::DropFrozen => match directory.drop_frozen(grain.clone(), id).await {
+            Ok(()) => Ok(()),
+            // It may have become live under a question whose answer was lost.
+            Err(_) => directory.unregister(grain.clone(), id).await,
+        },
     }
 }
