@@ -69,7 +69,7 @@ fn clippy() -> Result<()> {
 
 fn docs() -> Result<()> {
     cargo(
-        &["doc", "--locked", "--workspace", "--no-deps", "--lib"],
+        &["doc", "--locked", "--workspace", "--exclude", "xtask", "--no-deps", "--lib"],
         &[("RUSTDOCFLAGS", "-D warnings")],
         BUILD_LIMIT,
     )

@@ -72,7 +72,7 @@ fn needs_header(path: &str) -> bool {
     }
     let root = folder.rsplit('/').next().unwrap_or_default();
     HEADER_FOLDERS.iter().any(|prefix| path.starts_with(prefix))
-        && (path.contains("/src/") || root == "tests" || root == "benches")
+        && (path.contains("/src/") || ["benches", "e2e", "tests"].contains(&root))
 }
 
 fn has_header(text: &str) -> bool {
