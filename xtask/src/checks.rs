@@ -35,10 +35,10 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     step("clippy", clippy)?;
     step("docs", docs)?;
     step("guests", || guests::build(None).map(drop))?;
-    let silo = step("silo", build_silo)?;
+    step("silo", build_silo)?;
     step("doc tests", doc_tests)?;
     report::line("tests ...");
-    tests(options, &silo).context("tests failed")
+    tests(options).context("tests failed")
 }
 
 /// Builds the silo with the features that the tests build it with, and returns the binary's path.
@@ -80,13 +80,13 @@ fn doc_tests() -> Result<()> {
     process::output_of(workspace::cargo()?.args(arguments), BUILD_LIMIT).map(drop)
 }
 
-fn tests(options: &Options, silo: &std::path::Path) -> Result<()> {
+fn tests(options: &Options) -> Result<()> {
     let mut command = workspace::cargo()?;
     command.args(["nextest", "run", "--locked", "--workspace", "--profile", "ci"]);
     if options.long {
         command.args(["--run-ignored", "all"]);
     }
-    command.args(&options.filters).env("GRANARY_BIN", silo).env("GRANARY_GUESTS", guests::folder()?);
+    command.args(&options.filters);
     process::show(&mut command, if options.long { LONG_TESTS_LIMIT } else { TESTS_LIMIT })
 }
 

@@ -44,7 +44,8 @@ pub(crate) fn build(only: Option<&str>) -> Result<PathBuf> {
     process::show(&mut command, BUILD_LIMIT)?;
 
     let built = workspace::target_dir()?.join(TARGET).join(PROFILE);
-    let folder = folder()?;
+    // There, wherever cargo's own target folder is.
+    let folder = root.join("target/guests");
     fs::create_dir_all(&folder).with_context(|| format!("could not create {}", folder.display()))?;
     for name in chosen {
         let from = built.join(format!("{}.wasm", name.replace('-', "_")));
@@ -55,11 +56,6 @@ pub(crate) fn build(only: Option<&str>) -> Result<PathBuf> {
         report::line(format_args!("  {name}.wasm: {} KiB, {news}", bytes.div_ceil(1024)));
     }
     Ok(folder)
-}
-
-/// Where the components are left, wherever cargo's own target folder is.
-pub(crate) fn folder() -> Result<PathBuf> {
-    Ok(workspace::root()?.join("target/guests"))
 }
 
 /// The packages that lie where guests lie.
