@@ -14,6 +14,7 @@
 //!
 //! A panic in a grain is not turned into a failed call: it fails the test, where it is.
 
+mod body;
 pub(crate) mod env;
 pub(crate) mod host;
 mod store;
@@ -33,7 +34,8 @@ use crate::logging::Level;
 use crate::state::StateError;
 use crate::types::{CallError, DeactivationReason, GrainRef};
 
-use env::{Env, Fault, TypedBody};
+use body::{Body, StandIn, TypedBody};
+use env::{Env, Fault};
 
 #[doc(hidden)]
 pub use wire::{decode_arguments as __decode_arguments, encode_reply as __encode_reply};
@@ -96,7 +98,7 @@ impl TestContext {
             &[interface],
             Box::new(move || {
                 let body = make(&env::running_grain().unwrap_or_else(|| GrainRef::new("", "")));
-                Ok(Rc::new(env::StandIn::new(interface, body)))
+                Ok(Rc::new(StandIn::new(interface, body)))
             }),
         );
     }
@@ -288,7 +290,7 @@ impl<G: Grain> Handle<G> {
     }
 }
 
-fn typed<G: Grain>(body: &dyn env::Body) -> Result<&RefCell<G>, CallError> {
+fn typed<G: Grain>(body: &dyn Body) -> Result<&RefCell<G>, CallError> {
     body.as_any().downcast_ref::<TypedBody<G>>().map(TypedBody::cell).ok_or_else(|| {
         CallError::Incompatible(format!("the active grain is not a `{}`", std::any::type_name::<G>()))
     })
@@ -300,6 +302,3 @@ fn typed<G: Grain>(body: &dyn env::Body) -> Result<&RefCell<G>, CallError> {
 pub fn __unknown_method(interface: &str, method: &str) -> CallError {
     CallError::NotFound(format!("the interface `{interface}` has no method `{method}`"))
 }
-
-#[cfg(test)]
-mod tests;

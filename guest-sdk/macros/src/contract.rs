@@ -92,10 +92,14 @@ fn read(dir: &str) -> Result<(Resolve, PackageId, Vec<PathBuf>), String> {
     }
 }
 
+/// Errors name files from the folder on, as the user knows them.
 fn push(resolve: &mut Resolve, path: &Path) -> Result<(PackageId, Vec<PathBuf>), String> {
     match resolve.push_dir(path) {
         Ok((main, sources)) => Ok((main, sources.paths().map(Path::to_owned).collect())),
-        Err(error) => Err(resolve.render_error(&error)),
+        Err(error) => {
+            let above = path.parent().map(|above| format!("{}/", above.display())).unwrap_or_default();
+            Err(resolve.render_error(&error).replace(&above, ""))
+        }
     }
 }
 

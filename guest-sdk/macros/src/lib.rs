@@ -1,8 +1,8 @@
 //! The macros of granary-guest. Use them through that crate, which documents them.
 //!
-//! `#[grain]` goes through four steps, one module each: read the attribute ([`args`]) and the struct
-//! ([`fields`]); read the WIT files and build a world around the contract ([`contract`]); generate bindings
-//! ([`bindings`]); write the module `contract` and the grain itself ([`emit`]). Every error points at the part of
+//! `#[grain]` goes through four steps, one module each: read the attribute (`args`) and the struct
+//! (`fields`); read the WIT files and build a world around the contract (`contract`); generate bindings
+//! (`bindings`); write the module `contract` and the grain itself (`emit`). Every error points at the part of
 //! the user's code that is to blame.
 
 mod args;

@@ -2,7 +2,6 @@
 //!
 //! Every borrow of a cell ends before a grain's code runs, so that grains may call the context at any time.
 
-use std::any::Any;
 use std::cell::{Cell, RefCell, RefMut};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -11,13 +10,14 @@ use std::rc::Rc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::grain::{self, Grain};
+use crate::grain::Grain;
 use crate::logging::Level;
 use crate::state::StateError;
 use crate::types::{CallError, DeactivationReason, GrainRef};
 
+use super::body::{Body, TypedBody};
 use super::store::Store;
-use super::{LogLine, ServeStandIn, wire};
+use super::{LogLine, wire};
 
 /// One-way calls that may follow from one call of the test; more are an endless loop.
 const SENDS_MAX: usize = 10_000;
@@ -38,88 +38,6 @@ pub(crate) enum Request {
 pub(crate) enum Fault {
     Fail(CallError),
     LoseReply,
-}
-
-/// What an activation runs.
-pub(crate) trait Body {
-    fn serve(&self, interface: &str, method: &str, arguments: &[u8]) -> Option<Result<Vec<u8>, CallError>>;
-    fn deactivate(&self, reason: DeactivationReason);
-    /// A new body that goes on with the memory of this one, when it carries its memory.
-    fn moved(&self) -> Option<Result<Rc<dyn Body>, String>>;
-    fn as_any(&self) -> &dyn Any;
-}
-
-/// A real grain.
-pub(crate) struct TypedBody<G>(RefCell<G>);
-
-impl<G: Grain> TypedBody<G> {
-    pub(crate) fn start() -> Result<Self, String> {
-        Ok(Self(RefCell::new(grain::start()?)))
-    }
-
-    pub(crate) fn cell(&self) -> &RefCell<G> {
-        &self.0
-    }
-
-    fn memory(&self) -> Option<Result<Vec<u8>, String>> {
-        self.0
-            .try_borrow()
-            .map_or_else(|_| Some(Err("a turn is running".to_owned())), |grain| grain.__dehydrate())
-    }
-}
-
-impl<G: Grain> Body for TypedBody<G> {
-    fn serve(&self, interface: &str, method: &str, arguments: &[u8]) -> Option<Result<Vec<u8>, CallError>> {
-        Some(self.0.try_borrow_mut().ok()?.__serve(interface, method, arguments))
-    }
-
-    fn deactivate(&self, reason: DeactivationReason) {
-        if let Ok(mut grain) = self.0.try_borrow_mut() {
-            grain.__deactivate(reason);
-        }
-    }
-
-    fn moved(&self) -> Option<Result<Rc<dyn Body>, String>> {
-        Some(self.memory()?.and_then(|memory| {
-            let body: Rc<dyn Body> = Rc::new(Self(RefCell::new(grain::resume(&memory)?)));
-            Ok(body)
-        }))
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
-}
-
-/// A stand-in for one interface.
-pub(crate) struct StandIn {
-    interface: &'static str,
-    body: RefCell<ServeStandIn>,
-}
-
-impl StandIn {
-    pub(crate) fn new(interface: &'static str, body: ServeStandIn) -> Self {
-        Self { interface, body: RefCell::new(body) }
-    }
-}
-
-impl Body for StandIn {
-    fn serve(&self, interface: &str, method: &str, arguments: &[u8]) -> Option<Result<Vec<u8>, CallError>> {
-        if interface != self.interface {
-            return Some(Err(CallError::NotFound(format!("the stand-in has no interface `{interface}`"))));
-        }
-        Some((self.body.try_borrow_mut().ok()?)(method, arguments))
-    }
-
-    fn deactivate(&self, _reason: DeactivationReason) {}
-
-    fn moved(&self) -> Option<Result<Rc<dyn Body>, String>> {
-        None
-    }
-
-    fn as_any(&self) -> &dyn Any {
-        self
-    }
 }
 
 /// One life of a grain.

@@ -31,7 +31,7 @@ pub(crate) fn grain_impl(
     let Life { activate, deactivate, dehydrate, rehydrate } = life(args);
     let serves = exported.iter().map(|facade| {
         let module = &facade.module;
-        quote!(#module::INTERFACE => #module::__serve(self, method, arguments))
+        quote_spanned!(item.ident.span()=> #module::INTERFACE => #module::__serve(self, method, arguments))
     });
     // All tokens of the header have the struct's span, so that errors about it point there.
     let header = quote_spanned!(item.ident.span()=> impl ::granary_guest::Grain for #this);

@@ -31,6 +31,7 @@ pub(crate) fn facades<'a>(contract: &'a Contract, names: &Names<'_>) -> Vec<Faca
         .exports
         .iter()
         .copied()
+        .chain(contract.refs.iter().map(|reference| reference.interface))
         .chain(names.imported())
         .filter(|id| !derived(*id) && !is_granary_types(resolve, *id))
         .collect();

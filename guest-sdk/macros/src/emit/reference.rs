@@ -243,7 +243,7 @@ fn call_method(
             #up::#module::INTERFACE,
             #wit_name,
             &(#(#arguments,)*),
-            || #name(&self.grain, #(#arguments),*),
+            || self::#name(&self.grain, #(#arguments),*),
         )
     };
     Ok(match result_parts(facade, function, names, root) {
@@ -279,7 +279,7 @@ fn send_method(
                 #up::#module::INTERFACE,
                 #wit_name,
                 &(#(#arguments,)*),
-                || #name(self.grain, #(#arguments),*),
+                || self::#name(self.grain, #(#arguments),*),
             )
         }
     })
