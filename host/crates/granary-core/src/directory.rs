@@ -9,9 +9,9 @@
 //! - An owner answers a request only in the requester's own view, and only after the barrier of that view.
 //! - An answer given in another view than the current one is not believed; the question is asked again.
 //! - An activation whose entry was removed or replaced never returns to the directory.
-//! - Of two live activations in one barrier one stays, the other is evicted; a frozen migration target counts only
-//!   when no live activation of its grain was reported.
-//! - An activation that moved away, or of which nobody knows whether it did, never runs again.
+//! - Of a grain's activations in one barrier the newest registration stays, others are evicted; a frozen migration
+//!   target counts only when neither its source nor anything newer was reported.
+//! - An activation that moved away, or of which nobody can know whether it did, never runs again.
 //!
 //! What this machine does not promise: a silo that was declared dead but still runs turns is not stopped by the
 //! directory (decision B5).
@@ -84,7 +84,10 @@ pub enum LocalOp {
     /// The commit of a migration: if `from`, of this silo, is registered, registers `to` in its place. The
     /// activation must not run turns from here on until the answer is there. Cannot be cancelled.
     Move { from: ActivationId, to: GrainAddress },
-    /// Announces a migration target on this silo that was restored from `address.previous` and does not run yet.
+    /// Announces a migration target on this silo that is restored from `address.previous`, whose fence is
+    /// `address.fence`, and does not run yet. The source may commit only after this was answered by
+    /// [`Outcome::Added`]. A source has at most one target at a time: before it tries another one, the last one must
+    /// be dropped for sure, or its silo gone.
     AddFrozen { address: GrainAddress },
     /// Drops a migration target that did not start.
     DropFrozen { grain: GrainId, activation: ActivationId },
@@ -114,7 +117,7 @@ pub enum Outcome {
     NotMoved,
     /// `Thaw`: the source is still registered; stay frozen and ask again later.
     NotYet,
-    /// `Move`, `Thaw`: the directory names another activation, or none; this one must end.
+    /// `Move`, `AddFrozen`, `Thaw`: the directory names another activation, or none; this one must end.
     Lost(Option<GrainAddress>),
     /// `LocalActivations`.
     Activations(Vec<LocalActivation>),
@@ -181,8 +184,9 @@ pub enum Answer {
     Ended,
     /// `Move`: the target is registered.
     Moved(GrainAddress),
-    /// `Move`: the source stays registered, since the target is gone.
-    TargetGone,
+    /// `Move`: the source is registered, and the target is gone. The owner has known all of this grain's
+    /// registrations since view `since`; a commit before that view may be forgotten.
+    TargetGone { since: u64 },
     /// `Move`: the source is not registered.
     SourceGone(Option<GrainAddress>),
 }
@@ -221,7 +225,7 @@ pub enum Event {
         request: LocalOp,
     },
     /// Nobody waits for the operation any more. A registration is undone, a removal goes on, a move goes on and is
-    /// completed nevertheless. When a completion crosses with the cancellation, the caller undoes it by
+    /// completed nevertheless; what was announced as frozen stays so until it is dropped. When a completion crosses with the cancellation, the caller undoes it by
     /// [`LocalOp::Unregister`].
     Cancel(OpId),
     /// The time asked for by [`Command::WakeAt`] has come. Harmless at any other time.

@@ -58,6 +58,11 @@ impl Barrier {
         self.awaited.is_empty()
     }
 
+    /// The first view with the current silos, as this silo saw it.
+    pub(super) fn since(&self) -> u64 {
+        self.since
+    }
+
     pub(super) fn due_at(&self) -> Option<Time> {
         let inboxes = self.awaited.values().map(|inbox| inbox.pace.due_at);
         inboxes.chain(self.evictions.values().map(|unseen| unseen.pace.due_at)).min()

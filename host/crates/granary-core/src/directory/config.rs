@@ -61,4 +61,8 @@ pub enum Mutant {
     EndedForgotten,
     /// A move replaces whatever is registered.
     MoveWithoutCompare,
+    /// The source of a migration goes on when the target is gone, although the commit may be forgotten.
+    DoubtfulSourceResumed,
+    /// A migration target is announced without asking the owner.
+    TargetNotAnnounced,
 }

@@ -21,8 +21,10 @@ pub(super) struct Eviction {
 enum Purpose {
     /// The question says it all.
     Plain,
-    /// A lookup on behalf of this frozen activation.
+    /// A lookup on behalf of this frozen activation, which wants to go live.
     Thaw(ActivationId),
+    /// A lookup on behalf of this frozen activation, which is new.
+    Announce(ActivationId),
 }
 
 #[derive(Debug)]
@@ -31,6 +33,8 @@ struct Pending {
     op: Option<OpId>,
     question: Question,
     purpose: Purpose,
+    /// The view in which it was sent first.
+    first_view: Option<u64>,
     pace: Pace,
 }
 
@@ -130,7 +134,7 @@ impl Directory {
                     self.start_unregister(now, op, grain, activation, out)
                 }
                 LocalOp::Move { from, to } => self.start_move(now, op, from, to, out),
-                LocalOp::AddFrozen { address } => Some(self.add_frozen(address)),
+                LocalOp::AddFrozen { address } => self.add_frozen(now, op, address, out),
                 LocalOp::Thaw { grain, activation } => self.start_thaw(now, op, grain, activation, out),
                 LocalOp::LocalActivations => {
                     Some(Outcome::Activations(self.local.activations().cloned().collect()))
@@ -192,14 +196,27 @@ impl Directory {
         self.ask(now, Some(op), Question::Move { from, to }, Purpose::Plain, out)
     }
 
-    fn add_frozen(&mut self, address: GrainAddress) -> Outcome {
+    /// Announces a target, and waits until the owner has answered in this silo's view. By then every silo, the
+    /// source too, has reported in that view. Were the target added without waiting, a source that is a view behind
+    /// could commit to it at the old owner after this silo has reported to the new one.
+    fn add_frozen(
+        &mut self,
+        now: Time,
+        op: OpId,
+        address: GrainAddress,
+        out: &mut Vec<Command>,
+    ) -> Option<Outcome> {
         if address.silo != self.me {
-            return Outcome::Refused(Refusal::WrongSilo);
+            return Some(Outcome::Refused(Refusal::WrongSilo));
         }
-        let key = (address.grain.clone(), address.activation);
+        let (grain, activation) = (address.grain.clone(), address.activation);
         // Announcing twice must not freeze what went live in between.
+        let key = (grain.clone(), activation);
         self.local.activations.entry(key).or_insert(LocalActivation { address, frozen: true });
-        Outcome::Added
+        if self.is(Mutant::TargetNotAnnounced) {
+            return Some(Outcome::Added);
+        }
+        self.ask(now, Some(op), Question::Lookup { grain }, Purpose::Announce(activation), out)
     }
 
     fn start_thaw(
@@ -235,7 +252,7 @@ impl Directory {
         if let Some(activation) = subject(&question) {
             self.local.by_activation.insert(activation, id);
         }
-        self.local.pending.insert(id, Pending { op, question, purpose, pace });
+        self.local.pending.insert(id, Pending { op, question, purpose, first_view: None, pace });
         self.local.due.insert((now, id));
         if let Some(op) = op {
             self.local.by_op.insert(op, id);
@@ -254,6 +271,7 @@ impl Directory {
         let question = pending.question.clone();
         if let Some(owner) = self.ring.owner_of(question.grain()).filter(|_| takes_part) {
             let view = self.view.version;
+            pending.first_view.get_or_insert(view);
             self.send(owner, DirectoryMessage::Request { view, id, question }, out);
         }
     }
@@ -322,11 +340,16 @@ impl Directory {
             (Question::Lookup { grain }, Purpose::Thaw(activation), Answer::Entry(entry)) => {
                 Some(self.thaw_answered(&grain, activation, entry))
             }
+            (Question::Lookup { grain }, Purpose::Announce(activation), Answer::Entry(entry)) => {
+                Some(self.announce_answered(&grain, activation, entry))
+            }
             (Question::Lookup { .. }, Purpose::Plain, Answer::Entry(entry)) => {
                 Some(self.lookup_answered(now, entry, out))
             }
             (Question::Unregister { .. }, _, _) => Some(Outcome::Removed),
-            (Question::Move { from, to }, _, answer) => self.move_answered(&to.grain, from, answer),
+            (Question::Move { from, to }, _, answer) => {
+                self.move_answered(now, &to.grain, from, pending.first_view, answer, out)
+            }
             (Question::Lookup { .. }, _, _) => None,
         };
         if let (Some(op), Some(outcome)) = (pending.op, outcome) {
@@ -390,12 +413,47 @@ impl Directory {
         }
     }
 
-    /// After anything but a refusal the source never runs again.
-    fn move_answered(&mut self, grain: &GrainId, from: ActivationId, answer: Answer) -> Option<Outcome> {
+    fn announce_answered(
+        &mut self,
+        grain: &GrainId,
+        activation: ActivationId,
+        entry: Option<GrainAddress>,
+    ) -> Outcome {
+        let Some(own) = self.local.get(grain, activation) else {
+            return Outcome::Refused(Refusal::NotLive);
+        };
+        let source = own.address.previous;
+        let pertinent =
+            |entry: &GrainAddress| entry.activation == activation || Some(entry.activation) == source;
+        if !own.frozen || entry.as_ref().is_some_and(pertinent) {
+            return Outcome::Added;
+        }
+        self.local.remove(grain, activation);
+        Outcome::Lost(entry)
+    }
+
+    /// After anything but a sure refusal the source never runs again.
+    fn move_answered(
+        &mut self,
+        now: Time,
+        grain: &GrainId,
+        from: ActivationId,
+        first_view: Option<u64>,
+        answer: Answer,
+        out: &mut Vec<Command>,
+    ) -> Option<Outcome> {
         let outcome = match answer {
             Answer::Moved(entry) => Outcome::Moved(entry),
             Answer::SourceGone(entry) => Outcome::Lost(entry),
-            Answer::TargetGone => return Some(Outcome::NotMoved),
+            Answer::TargetGone { since } => {
+                let sure = first_view.is_some_and(|view| view >= since);
+                if sure || self.is(Mutant::DoubtfulSourceResumed) {
+                    return Some(Outcome::NotMoved);
+                }
+                // An earlier owner may have committed, and the target may have run before it went.
+                self.remove_in_background(now, grain.clone(), from, out);
+                Outcome::Lost(None)
+            }
             Answer::Entry(_) | Answer::Ended => return None,
         };
         if !self.is(Mutant::MovedSourceKept) {

@@ -125,6 +125,7 @@ impl Owner {
         view: &DirectoryView,
         from: ActivationId,
         mut to: GrainAddress,
+        since: u64,
         mutant: Option<Mutant>,
     ) -> Answer {
         let blind = mutant == Some(Mutant::MoveWithoutCompare);
@@ -132,7 +133,7 @@ impl Owner {
             Some(entry) if entry.activation == to.activation => Answer::Moved(entry),
             Some(entry) if entry.activation == from || blind => {
                 if self.ended.contains(to.activation) || !view.hosting.contains(&to.silo) {
-                    return Answer::TargetGone;
+                    return Answer::TargetGone { since };
                 }
                 self.end(from, mutant);
                 to.previous = Some(from);
@@ -170,15 +171,14 @@ impl Owner {
     }
 }
 
-/// Chooses which of a grain's reported activations stays. A live one goes before frozen ones. Of live ones, one from
-/// which another was migrated is out; then the newest registration wins.
+/// Chooses which of a grain's reported activations stays: the newest registration. A frozen target counts as its
+/// source does, whose fence it carries, but after it. So it loses to its source, and to everything that came after
+/// its source; and it wins against an older source that is still in doubt.
 fn choose(candidates: &[LocalActivation], mutant: Option<Mutant>) -> Option<&LocalActivation> {
     let frozen_first = mutant == Some(Mutant::FrozenBeatsLive);
     candidates.iter().max_by_key(|candidate| {
-        let superseded = candidates
-            .iter()
-            .any(|other| !other.frozen && other.address.previous == Some(candidate.address.activation));
-        (candidate.frozen == frozen_first, !superseded, candidate.address.fence, candidate.address.activation)
+        let LocalActivation { address, frozen } = candidate;
+        (frozen_first && *frozen, address.fence, !*frozen, address.activation)
     })
 }
 
@@ -211,7 +211,7 @@ impl Directory {
             Question::Register { address, previous } => self.owner.register(view, address, previous, mutant),
             Question::Lookup { grain } => Answer::Entry(self.owner.entries.get(&grain).cloned()),
             Question::Unregister { grain, activation } => self.owner.unregister(&grain, activation, mutant),
-            Question::Move { from, to } => self.owner.relocate(view, from, to, mutant),
+            Question::Move { from, to } => self.owner.relocate(view, from, to, self.barrier.since(), mutant),
         }
     }
 

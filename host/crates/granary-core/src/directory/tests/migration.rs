@@ -11,7 +11,9 @@ fn restored() -> (Cluster, u32) {
     let (mut cluster, first) = Cluster::settled(3);
     let key = grain_owned_by(3, &first);
     cluster.register(key, 10, 1);
-    assert_eq!(cluster.run(2, LocalOp::AddFrozen { address: frozen(key, 20, 2, 10) }), Outcome::Added);
+    let fence = cluster.machines.values().flat_map(Directory::entries).next().unwrap().fence;
+    let address = GrainAddress { fence, ..frozen(key, 20, 2, 10) };
+    assert_eq!(cluster.run(2, LocalOp::AddFrozen { address }), Outcome::Added);
     (cluster, key)
 }
 
@@ -74,6 +76,32 @@ fn a_move_to_a_dropped_target_leaves_the_source_running() {
 }
 
 #[test]
+fn a_source_does_not_resume_when_its_target_may_have_run_before_it_died() {
+    let (mut cluster, key) = restored();
+    let op = cluster.start(1, move_op(key));
+    let request = cluster.wire.pop_front().unwrap();
+    cluster.deliver(request);
+    cluster.wire.clear();
+    assert_eq!(registered(&thaw(&mut cluster, key)), 20);
+    // Owner and target die before the source hears of the commit.
+    cluster.machines.remove(&silo(2));
+    cluster.machines.remove(&silo(3));
+    cluster.install_everywhere(&view(2, &[1], &[]));
+    assert_eq!(cluster.outcomes[&op], Outcome::Lost(None));
+    assert_eq!(activations(&cluster, 1), vec![]);
+    assert_eq!(cluster.lookup(key, 1), None);
+}
+
+#[test]
+fn a_source_resumes_when_its_target_died_and_nothing_was_committed() {
+    let (mut cluster, key) = restored();
+    cluster.machines.remove(&silo(2));
+    cluster.install_everywhere(&view(2, &[1, 3], &[]));
+    assert_eq!(cluster.run(1, move_op(key)), Outcome::NotMoved);
+    assert_eq!(activations(&cluster, 1), vec![(10, false)]);
+}
+
+#[test]
 fn a_frozen_target_is_registered_only_when_no_live_activation_is_left() {
     let (mut cluster, key) = restored();
     cluster.machines.insert(silo(4), Directory::new(silo(4), DirectoryConfig::default()));
@@ -86,6 +114,31 @@ fn a_frozen_target_is_registered_only_when_no_live_activation_is_left() {
     assert_eq!(registered(&thaw(&mut cluster, key)), 20);
     let entry = cluster.machines.values().flat_map(Directory::entries).next().cloned().unwrap();
     assert!(entry.fence >= 3 << 32);
+}
+
+#[test]
+fn a_target_is_announced_only_when_the_source_has_reported_in_the_view_of_the_target() {
+    let (mut cluster, first) = Cluster::settled(3);
+    let key = grain_owned_by(3, &first);
+    cluster.register(key, 10, 1);
+    let second = view(2, &[1, 2], &[3]);
+    for at in [2, 3] {
+        cluster.install(at, &second);
+    }
+    let op = cluster.start(2, LocalOp::AddFrozen { address: frozen(key, 20, 2, 10) });
+    cluster.pump();
+    assert_eq!(cluster.outcomes.get(&op), None, "silo 1 could still commit in the old view");
+    cluster.install(1, &second);
+    cluster.pump();
+    assert_eq!(cluster.outcomes[&op], Outcome::Added);
+}
+
+#[test]
+fn a_target_of_a_source_that_is_gone_is_not_announced() {
+    let (mut cluster, _) = Cluster::settled(2);
+    let outcome = cluster.run(2, LocalOp::AddFrozen { address: frozen(1, 20, 2, 10) });
+    assert_eq!(outcome, Outcome::Lost(None));
+    assert_eq!(activations(&cluster, 2), vec![]);
 }
 
 #[test]
@@ -110,6 +163,31 @@ fn a_source_in_doubt_loses_to_its_live_target_at_a_barrier() {
     assert_eq!(activations(&cluster, 1), vec![]);
     assert_eq!(cluster.deactivated, vec![], "the source is not a duplicate, it moved");
     assert_eq!(cluster.lookup(key, 1), Some(20));
+}
+
+#[test]
+fn a_frozen_target_wins_against_an_older_source_that_is_still_in_doubt() {
+    // 10 on silo 1 moves to 20 on silo 2, and does not hear of it; 20 moves on to 30 on silo 4, which is frozen when
+    // the owner dies.
+    let (mut cluster, _) = Cluster::settled(4);
+    let key = grain_owned_by(3, &view(1, &[1, 2, 3, 4], &[]));
+    cluster.register(key, 10, 1);
+    cluster.run(2, LocalOp::AddFrozen { address: frozen(key, 20, 2, 10) });
+    let op = cluster.start(1, move_op(key));
+    let request = cluster.wire.pop_front().unwrap();
+    cluster.deliver(request);
+    cluster.wire.clear();
+    let Outcome::Registered(second) = thaw(&mut cluster, key) else { panic!() };
+    let third = GrainAddress { fence: second.fence, ..frozen(key, 30, 4, 20) };
+    assert_eq!(cluster.run(4, LocalOp::AddFrozen { address: third.clone() }), Outcome::Added);
+    let moved = cluster.run(2, LocalOp::Move { from: ActivationId(20), to: third });
+    assert!(matches!(moved, Outcome::Moved(_)));
+
+    cluster.machines.remove(&silo(3));
+    cluster.install_everywhere(&view(2, &[1, 2, 4], &[]));
+    assert!(matches!(&cluster.outcomes[&op], Outcome::Lost(Some(entry)) if entry.activation.0 == 30));
+    let thawed = cluster.run(4, LocalOp::Thaw { grain: grain(key), activation: ActivationId(30) });
+    assert_eq!(registered(&thawed), 30);
 }
 
 #[test]
