@@ -44,7 +44,6 @@ pub(crate) async fn call(
         arguments,
         timeout: timeout_of(headers)?,
         trace_parent: text(headers, "traceparent").map(str::to_owned),
-        one_way: text(headers, "granary-one-way").is_some_and(|value| value == "true"),
     };
     let body = backend.call(call).await?;
     let content_type = match format {

@@ -27,8 +27,6 @@ pub struct EdgeCall {
     /// How long the caller waits.
     pub timeout: Duration,
     pub trace_parent: Option<String>,
-    /// Answer as soon as the call is accepted.
-    pub one_way: bool,
 }
 
 /// Why a call from outside failed.

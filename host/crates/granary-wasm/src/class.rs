@@ -241,3 +241,6 @@ impl GrainClass for Class {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

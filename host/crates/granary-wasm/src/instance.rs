@@ -134,6 +134,11 @@ impl Instance {
     async fn invoke(&mut self, wanted: &MethodRef, args: &[u8]) -> Result<Vec<u8>, TurnFailure> {
         let shared = Arc::clone(&self.shared);
         let (position, method) = shared.find(wanted).map_err(TurnFailure::BadRequest)?;
+        let bytes_max = self.store.data().value_bytes_max;
+        if args.len() > bytes_max {
+            let text = format!("the arguments have {} bytes, the limit is {bytes_max}", args.len());
+            return Err(TurnFailure::BadRequest(text));
+        }
         let params = value::decode_params(&method.signature, args)
             .map_err(|error| TurnFailure::BadRequest(format!("the arguments do not decode: {error}")))?;
         let function = self
@@ -148,16 +153,15 @@ impl Instance {
             return Err(trap::failure(&error, state));
         }
         state.flush_log();
-        let bytes_max = state.value_bytes_max;
         match value::encode_result(&method.signature, results.first(), bytes_max) {
             Ok(bytes) => {
                 self.sound = true;
                 Ok(bytes)
             }
-            Err(error) => Err(TurnFailure::Trapped {
-                kind: if error.is_too_large() { TrapKind::ResultTooLarge } else { TrapKind::Other },
-                message: format!("the result of {}: {error}", wanted.method),
-            }),
+            Err(error) => {
+                let kind = if error.is_too_large() { TrapKind::ResultTooLarge } else { TrapKind::Other };
+                Err(trap::ended(kind, &format!("the result of {}: {error}", wanted.method), state))
+            }
         }
     }
 
@@ -205,3 +209,6 @@ impl GrainInstance for Instance {
         Box::pin(self.run(turn, context))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -23,6 +23,9 @@ const MEMORIES_MAX: usize = 32;
 /// How long a guest may wait in a turn that has no deadline.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
+/// The longest deadline that is taken at its word; beyond it, adding to a time could overflow.
+const CALL_TIME_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// Store data of one activation.
 #[derive(Debug)]
 pub(crate) struct HostState {
@@ -109,7 +112,7 @@ impl RunningTurn {
 
     /// Until when the guest may wait.
     pub(crate) fn wait_until(&self) -> Instant {
-        self.started + self.context.remaining.unwrap_or(WAIT_MAX).min(WAIT_MAX)
+        self.started + self.context.remaining.unwrap_or(WAIT_MAX).min(CALL_TIME_MAX)
     }
 
     pub(crate) fn request_value(&self, key: &str) -> Option<&str> {

@@ -16,13 +16,19 @@ pub(crate) fn failure(error: &Error, state: &mut HostState) -> TurnFailure {
     state.flush_log();
     let panic = state.log.take_panic();
     let (kind, message) = describe(error, state, panic);
-    let message = bounded(&message, MESSAGE_BYTES_MAX);
     let grain = &state.host.identity().grain;
     tracing::debug!(%grain, ?kind, error = %format!("{error:?}"), "a turn trapped");
-    state.host.log(LogLevel::Error, "granary", &format!("the activation ended: {message}"));
+    let failure = ended(kind, &message, state);
     if let Some(frames) = backtrace(error) {
         state.host.log(LogLevel::Debug, "granary", &frames);
     }
+    failure
+}
+
+/// The end of an instance, in one line for the grain's log and for the caller.
+pub(crate) fn ended(kind: TrapKind, message: &str, state: &HostState) -> TurnFailure {
+    let message = bounded(message, MESSAGE_BYTES_MAX);
+    state.host.log(LogLevel::Error, "granary", &format!("the activation ended: {message}"));
     TurnFailure::Trapped { kind, message }
 }
 

@@ -33,8 +33,9 @@ pub(super) const EXIT_REFUSED: u8 = 65;
 /// Exit code when the child itself is.
 const EXIT_FAILED: u8 = 70;
 
-/// How much the child gives way to serving processes.
-const NICENESS: i32 = 10;
+/// How much the child gives way to serving processes: about a third of an equal share, so that it still ends in
+/// time on a machine that is busy.
+const NICENESS: i32 = 5;
 
 /// Compiles the component on standard input to the file that the environment names; for the program that
 /// [`super::CompileCommand`] names. Call it before anything else in the process: it sets limits on all of it.

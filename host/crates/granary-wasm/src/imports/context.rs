@@ -6,6 +6,10 @@ use granary_core::hosting::LifecycleRequest;
 
 use super::Instance;
 use super::types::GrainRef;
+use crate::text::bounded;
+
+/// The longest silo name that is looked at, in bytes.
+const SILO_NAME_BYTES_MAX: usize = 128;
 
 /// Links all functions of the interface.
 pub(crate) fn link(instance: &mut Instance<'_>) -> wasmtime::Result<()> {
@@ -26,6 +30,8 @@ pub(crate) fn link(instance: &mut Instance<'_>) -> wasmtime::Result<()> {
         Ok(())
     })?;
     instance.func_wrap("migrate-on-idle", |store, (silo,): (Option<String>,)| {
+        // It may end up in messages.
+        let silo = silo.map(|silo| bounded(&silo, SILO_NAME_BYTES_MAX));
         store.data().host.request(LifecycleRequest::MigrateOnIdle(silo));
         Ok(())
     })?;

@@ -1,0 +1,88 @@
+//! `granary build`: `cargo build` for the component target, and a check of what came out.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use clap::Args;
+use serde_json::Value;
+
+use super::{CliError, inspect, output};
+use crate::exit_code;
+
+/// The target that grains are compiled for.
+const TARGET: &str = "wasm32-wasip2";
+
+/// Build the grain project in this folder, and check the component.
+#[derive(Debug, Args)]
+pub(crate) struct BuildArgs {
+    /// The project's folder.
+    #[arg(default_value = ".")]
+    folder: PathBuf,
+    /// Build without optimisation.
+    #[arg(long)]
+    debug: bool,
+}
+
+pub(crate) fn run(args: &BuildArgs) -> Result<(), CliError> {
+    if !args.folder.join("Cargo.toml").is_file() {
+        return Err(CliError::data(format!(
+            "{} has no Cargo.toml: run this in a grain project, or make one with `granary new NAME`",
+            args.folder.display()
+        )));
+    }
+    let components = cargo(args)?;
+    if components.is_empty() {
+        return Err(CliError::data(
+            "the build made no component: the library needs crate-type = [\"cdylib\"] in Cargo.toml",
+        ));
+    }
+    for component in components {
+        let inspection = inspect::read(&component)?;
+        output::note(&inspect::text(&inspection)?);
+        output::data(&display(&component))?;
+    }
+    Ok(())
+}
+
+/// Runs cargo, and gives the components that it made.
+fn cargo(args: &BuildArgs) -> Result<Vec<PathBuf>, CliError> {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command
+        .current_dir(&args.folder)
+        .args(["build", "--target", TARGET, "--message-format", "json-render-diagnostics"])
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit());
+    if !args.debug {
+        command.arg("--release");
+    }
+    let result = command.output().map_err(|error| {
+        CliError::new(
+            exit_code::CONFIG,
+            format!("cannot run cargo: {error}\ninstall Rust (https://rustup.rs) and the target: rustup target add {TARGET}"),
+        )
+    })?;
+    if !result.status.success() {
+        return Err(CliError::data(format!(
+            "cargo could not build the component (is the target there? rustup target add {TARGET})"
+        )));
+    }
+    let made = result
+        .stdout
+        .split(|byte| *byte == b'\n')
+        .filter_map(|line| serde_json::from_slice::<Value>(line).ok())
+        .filter(|message| message.get("reason").and_then(Value::as_str) == Some("compiler-artifact"))
+        .flat_map(|message| message.get("filenames").and_then(Value::as_array).cloned().unwrap_or_default())
+        .filter_map(|file| file.as_str().map(PathBuf::from))
+        .filter(|file| {
+            file.extension().is_some_and(|extension| extension == "wasm")
+                && file.parent().is_none_or(|folder| folder.file_name().is_none_or(|name| name != "deps"))
+        })
+        .collect();
+    Ok(made)
+}
+
+/// A path as one would type it here.
+fn display(path: &Path) -> String {
+    let here = std::env::current_dir().unwrap_or_default();
+    path.strip_prefix(&here).unwrap_or(path).display().to_string()
+}

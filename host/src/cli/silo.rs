@@ -1,0 +1,134 @@
+//! `granary silo`: runs a silo until it is told to stop.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::{CliError, output};
+use crate::silo::{Silo, SiloConfig, StartError, StopReason};
+use crate::{exit_code, telemetry};
+
+/// Run a silo: a host for grains.
+///
+///     granary silo                     # one silo; a second one beside it joins by itself
+///     granary silo --data /var/lib/granary --name silo-1
+///
+/// Silos with the same data directory form a cluster. SIGTERM or Ctrl-C drains the silo: its activations move to
+/// others or are deactivated, and it exits with 0. A second signal stops it at once.
+#[derive(Debug, Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct SiloArgs {
+    /// The silo's name, unique in the cluster [default: the first free of silo-1, silo-2, …]
+    #[arg(long, env = "GRANARY__SILO__NAME")]
+    name: Option<String>,
+    /// The cluster's data directory.
+    #[arg(long, env = "GRANARY__SILO__DATA", default_value = ".granary", value_name = "DIR")]
+    data: PathBuf,
+    /// The cluster's id.
+    #[arg(long, env = "GRANARY__SILO__CLUSTER", default_value = "default", value_name = "ID")]
+    cluster: String,
+    /// Where other silos connect [default: 127.0.0.1:11111, or the next free set of ports]
+    #[arg(long, env = "GRANARY__SILO__LISTEN", value_name = "ADDR")]
+    listen: Option<SocketAddr>,
+    /// Where programs call grains [default: 127.0.0.1:11110]
+    #[arg(long, env = "GRANARY__SILO__GATEWAY", value_name = "ADDR")]
+    gateway: Option<SocketAddr>,
+    /// Where operators and the command line connect [default: 127.0.0.1:11112]
+    #[arg(long, env = "GRANARY__SILO__ADMIN", value_name = "ADDR")]
+    admin: Option<SocketAddr>,
+    /// Listen beyond loopback without protection.
+    #[arg(long)]
+    insecure: bool,
+    /// Write the addresses, as JSON, to this file once the silo is ready.
+    #[arg(long, value_name = "FILE")]
+    ready_file: Option<PathBuf>,
+    /// How long a stop may take.
+    #[arg(long, env = "GRANARY__SILO__DRAIN_DEADLINE", default_value = "25s", value_parser = humantime::parse_duration)]
+    drain_deadline: Duration,
+}
+
+pub(crate) fn run(args: SiloArgs) -> Result<(), CliError> {
+    telemetry::init();
+    let config = SiloConfig {
+        name: args.name,
+        data: args.data,
+        cluster: args.cluster,
+        listen: args.listen,
+        gateway: args.gateway,
+        admin: args.admin,
+        insecure: args.insecure,
+        ready_file: args.ready_file,
+        drain_deadline: args.drain_deadline,
+    };
+    // Guests run on this runtime: it looks at I/O and at its global queue after every task, so that a grain which
+    // computes for long delays others by one tick of the epoch and not by sixty.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .event_interval(1)
+        .global_queue_interval(1)
+        .thread_name("silo")
+        .build()?;
+    let stopped = runtime.block_on(serve(config));
+    runtime.shutdown_timeout(Duration::from_millis(500));
+    stopped
+}
+
+async fn serve(config: SiloConfig) -> Result<(), CliError> {
+    let drain_deadline = config.drain_deadline;
+    let mut signals = Signals::new()?;
+    let mut silo = tokio::select! {
+        started = Silo::start(config) => started.map_err(start_error)?,
+        () = signals.next() => return Ok(()),
+    };
+    let addresses = silo.addresses();
+    output::data(&format!(
+        "silo {} is ready: listen {}, gateway http://{}, admin http://{}",
+        addresses.name, addresses.listen, addresses.gateway, addresses.admin
+    ))?;
+    let reason = tokio::select! {
+        () = signals.next() => StopReason::Asked,
+        reason = silo.ended() => reason,
+    };
+    match reason {
+        StopReason::Asked => {}
+        StopReason::Fatal(text) => return Err(CliError::new(exit_code::TEMPORARY, text)),
+    }
+    output::note("draining; a second signal stops at once");
+    tokio::select! {
+        report = silo.stop(drain_deadline) => {
+            output::note(&report);
+            Ok(())
+        }
+        () = signals.next() => Err(CliError::new(exit_code::TERMINATED, "stopped at once by a second signal")),
+    }
+}
+
+fn start_error(error: StartError) -> CliError {
+    let code = match &error {
+        StartError::Config(_) => exit_code::CONFIG,
+        StartError::Cluster(_) => exit_code::UNAVAILABLE,
+        StartError::Internal(_) => exit_code::INTERNAL,
+    };
+    CliError::new(code, error.to_string())
+}
+
+struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}

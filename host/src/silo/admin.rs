@@ -1,0 +1,210 @@
+//! The admin API: what it answers itself, and what it asks of the silo that knows.
+
+mod listings;
+
+use std::time::Duration;
+
+use granary_core::id::{GrainId, SiloAddress};
+use granary_grains::{MigrateError, MigrateTarget};
+use granary_http::{AdminRequest, Listing, Problem};
+use hyper::StatusCode;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::deployments::{DeployError, DeployRequest};
+use super::parts::Parts;
+
+/// How long another silo may take for a question that it answers from memory.
+const ASK_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// How long a migration may take, seen from the silo that was asked for it.
+const MIGRATE_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// How long the directory may take to say where a grain is.
+const LOCATE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A question that one silo passes on to the silo that can answer it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(crate) enum SiloQuestion {
+    Activations,
+    Describe(GrainId),
+    Logs(GrainId, usize),
+    Migrate(GrainId, String),
+    Drain,
+}
+
+/// Serves one request of the admin API.
+pub(crate) async fn serve(parts: &Parts, request: AdminRequest) -> Result<Value, Problem> {
+    match request {
+        AdminRequest::List(Listing::Silos) => Ok(listings::silos(parts)),
+        AdminRequest::List(Listing::Grains) => listings::grains(parts).await,
+        AdminRequest::List(Listing::Activations) => listings::activations(parts).await,
+        AdminRequest::List(Listing::Deployments) => listings::deployments(parts).await,
+        AdminRequest::Describe(grain) => describe(parts, grain).await,
+        AdminRequest::Deploy { name, component, force, properties } => {
+            let properties = properties.into_iter().collect();
+            let report =
+                parts.deployments.deploy(DeployRequest { name, component, force, properties }).await?;
+            serde_json::to_value(report).map_err(|error| internal(&error))
+        }
+        AdminRequest::Undeploy { grain_type } => {
+            parts.deployments.undeploy(&grain_type).await?;
+            Ok(json!({ "type": grain_type }))
+        }
+        AdminRequest::Migrate { grain, to } => migrate(parts, grain, to).await,
+        AdminRequest::Drain { silo } => drain(parts, &silo).await,
+        AdminRequest::Logs { grain, lines } => listings::logs(parts, grain, lines).await,
+        AdminRequest::Manifest => Ok(listings::manifests(parts)),
+    }
+}
+
+/// Answers a question that another silo passed on: HTTP status and JSON body.
+pub(crate) async fn answer(parts: &Parts, question: &[u8]) -> (u16, Vec<u8>) {
+    let result = match serde_json::from_slice(question) {
+        Ok(question) => answer_here(parts, question).await,
+        Err(error) => Err(Problem::bad_request(format!("the other silo's question does not parse: {error}"))),
+    };
+    match result {
+        Ok(value) => (200, value.to_string().into_bytes()),
+        Err(problem) => (problem.status, serde_json::to_vec(&problem).unwrap_or_default()),
+    }
+}
+
+async fn answer_here(parts: &Parts, question: SiloQuestion) -> Result<Value, Problem> {
+    match question {
+        SiloQuestion::Activations => Ok(listings::activations_here(parts)),
+        SiloQuestion::Describe(grain) => Ok(listings::describe_here(parts, &grain)),
+        SiloQuestion::Logs(grain, lines) => Ok(listings::logs_here(parts, &grain, lines)),
+        SiloQuestion::Migrate(grain, to) => migrate_here(parts, &grain, to).await,
+        SiloQuestion::Drain => {
+            parts.stop_asked.cancel();
+            Ok(json!({ "silo": parts.name, "detail": "draining; it stops when it is empty" }))
+        }
+    }
+}
+
+/// Asks a silo, which may be this one.
+pub(crate) async fn ask(
+    parts: &Parts,
+    silo: SiloAddress,
+    question: SiloQuestion,
+    timeout: Duration,
+) -> Result<Value, Problem> {
+    if silo == parts.me {
+        return answer_here(parts, question).await;
+    }
+    let body = serde_json::to_vec(&question).map_err(|error| internal(&error))?;
+    let (status, body) =
+        parts.peers.admin(silo, "question".to_owned(), body, timeout).await.map_err(|error| {
+            Problem::unavailable(format!("silo {} does not answer: {error}", parts.name_of(silo)))
+        })?;
+    let value: Value = serde_json::from_slice(&body).map_err(|error| internal(&error))?;
+    if status < 300 {
+        return Ok(value);
+    }
+    let detail = value.get("detail").and_then(Value::as_str).unwrap_or("it failed there").to_owned();
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::BAD_GATEWAY);
+    Err(Problem::new(status, code_of(status), detail))
+}
+
+/// The code of a problem that another silo reported.
+fn code_of(status: StatusCode) -> &'static str {
+    match status.as_u16() {
+        400 => "bad-request",
+        404 => "not-found",
+        409 => "conflict",
+        503 => "unavailable",
+        _ => "internal",
+    }
+}
+
+pub(crate) fn internal(error: &dyn std::fmt::Display) -> Problem {
+    Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error.to_string())
+}
+
+/// The silo on which a grain is active.
+async fn locate(parts: &Parts, grain: &GrainId) -> Result<Option<SiloAddress>, Problem> {
+    parts.grains.locate(grain, LOCATE_TIMEOUT).await.map_err(|error| Problem::unavailable(error.to_string()))
+}
+
+async fn describe(parts: &Parts, grain: GrainId) -> Result<Value, Problem> {
+    let unknown = granary_grains::Types::class(&*parts.registry, grain.grain_type()).is_none();
+    let location = if unknown { None } else { locate(parts, &grain).await? };
+    match location {
+        Some(silo) => ask(parts, silo, SiloQuestion::Describe(grain), ASK_TIMEOUT).await,
+        None if unknown => {
+            Err(Problem::not_found(listings::unknown_type(parts, grain.grain_type().as_str())))
+        }
+        None => Ok(listings::inactive(&grain)),
+    }
+}
+
+async fn migrate(parts: &Parts, grain: GrainId, to: String) -> Result<Value, Problem> {
+    if granary_grains::Types::class(&*parts.registry, grain.grain_type()).is_none() {
+        return Err(Problem::not_found(listings::unknown_type(parts, grain.grain_type().as_str())));
+    }
+    if parts.view().by_name(&to).is_none() {
+        return Err(Problem::not_found(format!(
+            "no silo is named {}; there are {}",
+            to.escape_debug(),
+            listings::silo_names(parts)
+        )));
+    }
+    match locate(parts, &grain).await? {
+        Some(silo) => ask(parts, silo, SiloQuestion::Migrate(grain, to), MIGRATE_TIMEOUT).await,
+        None => Err(Problem::not_found(format!(
+            "{grain} is not active, so there is nothing to move: call it first"
+        ))),
+    }
+}
+
+async fn migrate_here(parts: &Parts, grain: &GrainId, to: String) -> Result<Value, Problem> {
+    let report =
+        parts.grains.migrate(grain, MigrateTarget::Name(to.clone())).await.map_err(migrate_problem)?;
+    let moved = report.from != report.to;
+    Ok(json!({
+        "grain": grain.to_string(),
+        "from": parts.name_of(report.from),
+        "to": if moved { parts.name_of(report.to) } else { to },
+        "moved": moved,
+        "bytes": report.bytes,
+        "pause_ms": report.pause.as_secs_f64() * 1_000.0,
+    }))
+}
+
+fn migrate_problem(error: MigrateError) -> Problem {
+    let text = error.to_string();
+    match error {
+        MigrateError::UnknownSilo(_) | MigrateError::NotHere(_) => Problem::not_found(text),
+        MigrateError::Immovable(_)
+        | MigrateError::NotServed { .. }
+        | MigrateError::GrainRefused(_)
+        | MigrateError::TooLarge { .. } => Problem::new(StatusCode::CONFLICT, "conflict", text),
+        _ => Problem::unavailable(text),
+    }
+}
+
+async fn drain(parts: &Parts, name: &str) -> Result<Value, Problem> {
+    let Some(silo) = parts.view().by_name(name) else {
+        return Err(Problem::not_found(format!(
+            "no silo is named {}; there are {}",
+            name.escape_debug(),
+            listings::silo_names(parts)
+        )));
+    };
+    ask(parts, silo, SiloQuestion::Drain, ASK_TIMEOUT).await
+}
+
+impl From<DeployError> for Problem {
+    fn from(error: DeployError) -> Self {
+        let text = error.to_string();
+        match error {
+            DeployError::Component(_) | DeployError::BadComponent(_) => {
+                Self::new(StatusCode::UNPROCESSABLE_ENTITY, "bad-component", text)
+            }
+            DeployError::Conflict(_) => Self::new(StatusCode::CONFLICT, "conflict", text),
+            DeployError::NotFound(_) => Self::not_found(text),
+            DeployError::Store(_) | DeployError::Unavailable(_) => Self::unavailable(text),
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! What a silo is started with, checked before anything is touched.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// The ports that a first silo takes when nothing is said; a second one on the host takes the next ten, and so on.
+const DEFAULT_PORTS: Ports = Ports { gateway: 11_110, listen: 11_111, admin: 11_112 };
+
+/// How many silos can be started on one host without naming ports.
+const DEFAULT_PORT_SETS: u16 = 10;
+
+struct Ports {
+    gateway: u16,
+    listen: u16,
+    admin: u16,
+}
+
+/// Settings of one silo.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SiloConfig {
+    /// Unique in the cluster; `None`: the first of `silo-1`, `silo-2`, … that is free in the data directory.
+    pub name: Option<String>,
+    /// The cluster's data directory. Silos with the same one form a cluster.
+    pub data: PathBuf,
+    /// The cluster's id; silos of other clusters are refused.
+    pub cluster: String,
+    /// Where other silos connect; port 0 takes any free one.
+    pub listen: Option<SocketAddr>,
+    /// Where programs call grains.
+    pub gateway: Option<SocketAddr>,
+    /// Where operators and the command line connect.
+    pub admin: Option<SocketAddr>,
+    /// Listen beyond loopback although neither silo links nor the admin API are protected yet.
+    pub insecure: bool,
+    /// Written, as JSON, when the silo is ready.
+    pub ready_file: Option<PathBuf>,
+    /// How long a stop may take; below the 30 s that supervisors give.
+    pub drain_deadline: Duration,
+}
+
+impl Default for SiloConfig {
+    fn default() -> Self {
+        Self {
+            name: None,
+            data: PathBuf::from(".granary"),
+            cluster: "default".to_owned(),
+            listen: None,
+            gateway: None,
+            admin: None,
+            insecure: false,
+            ready_file: None,
+            drain_deadline: Duration::from_secs(25),
+        }
+    }
+}
+
+/// Why a silo cannot listen.
+#[derive(Debug, thiserror::Error)]
+pub enum ListenError {
+    #[error(
+        "cannot listen on {address} ({flag}): {reason}; name another address, or port 0 for any free port"
+    )]
+    Bind { flag: &'static str, address: SocketAddr, reason: String },
+    #[error(
+        "the ports of {DEFAULT_PORT_SETS} silos are all in use: name them with --listen, --gateway and --admin (port 0 takes any free one)"
+    )]
+    DefaultsInUse,
+    #[error(
+        "{flag} {address} is not a loopback address, and silo links and the admin API are not protected: use 127.0.0.1, or say --insecure if the network is trusted"
+    )]
+    NotLoopback { flag: &'static str, address: SocketAddr },
+    #[error("{flag} {address} names no address that others could connect to: name the one of the interface")]
+    Unspecified { flag: &'static str, address: SocketAddr },
+}
+
+/// The three listeners, bound.
+#[derive(Debug)]
+pub(crate) struct Listeners {
+    pub(crate) listen: std::net::TcpListener,
+    pub(crate) gateway: std::net::TcpListener,
+    pub(crate) admin: std::net::TcpListener,
+}
+
+impl SiloConfig {
+    /// Binds what the settings say, or the first free set of the default ports.
+    pub(crate) fn bind(&self) -> Result<Listeners, ListenError> {
+        self.check_exposure()?;
+        let mut last = Err(ListenError::DefaultsInUse);
+        for set in 0..DEFAULT_PORT_SETS {
+            let or_default = |address: Option<SocketAddr>, port: u16| {
+                address.unwrap_or(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port + set * 10))
+            };
+            let bound = (|| {
+                Ok(Listeners {
+                    listen: bind("--listen", or_default(self.listen, DEFAULT_PORTS.listen))?,
+                    gateway: bind("--gateway", or_default(self.gateway, DEFAULT_PORTS.gateway))?,
+                    admin: bind("--admin", or_default(self.admin, DEFAULT_PORTS.admin))?,
+                })
+            })();
+            match bound {
+                Ok(listeners) => return Ok(listeners),
+                // An address that was asked for is not replaced by another one.
+                Err(ListenError::Bind { flag, address, reason }) if self.named(flag) => {
+                    return Err(ListenError::Bind { flag, address, reason });
+                }
+                Err(error) => last = Err(error),
+            }
+        }
+        match last {
+            Err(ListenError::Bind { .. }) => Err(ListenError::DefaultsInUse),
+            other => other,
+        }
+    }
+
+    fn named(&self, flag: &str) -> bool {
+        match flag {
+            "--listen" => self.listen.is_some(),
+            "--gateway" => self.gateway.is_some(),
+            _ => self.admin.is_some(),
+        }
+    }
+
+    /// Decision C7: beyond loopback only with protection, or when told so.
+    fn check_exposure(&self) -> Result<(), ListenError> {
+        if let Some(address) = self.listen
+            && address.ip().is_unspecified()
+        {
+            return Err(ListenError::Unspecified { flag: "--listen", address });
+        }
+        for (flag, address) in [("--listen", self.listen), ("--admin", self.admin)] {
+            if let Some(address) = address
+                && !address.ip().is_loopback()
+                && !self.insecure
+            {
+                return Err(ListenError::NotLoopback { flag, address });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn bind(flag: &'static str, address: SocketAddr) -> Result<std::net::TcpListener, ListenError> {
+    let listener = std::net::TcpListener::bind(address)
+        .and_then(|listener| listener.set_nonblocking(true).map(|()| listener));
+    listener.map_err(|error| {
+        let reason = match error.kind() {
+            std::io::ErrorKind::AddrInUse => "the port is in use".to_owned(),
+            _ => error.to_string(),
+        };
+        ListenError::Bind { flag, address, reason }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn loopback() -> Option<SocketAddr> {
+        Some("127.0.0.1:0".parse().unwrap())
+    }
+
+    #[test]
+    fn a_port_in_use_is_named_with_its_flag() {
+        let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let config = SiloConfig {
+            listen: loopback(),
+            gateway: taken.local_addr().ok(),
+            admin: loopback(),
+            ..SiloConfig::default()
+        };
+        let error = config.bind().unwrap_err().to_string();
+        assert!(error.contains("--gateway") && error.contains("in use"), "{error}");
+    }
+
+    #[test]
+    fn unnamed_ports_of_a_second_silo_do_not_collide() {
+        let config = SiloConfig::default();
+        let first = config.bind().unwrap();
+        let second = config.bind().unwrap();
+        assert_ne!(first.admin.local_addr().unwrap(), second.admin.local_addr().unwrap());
+    }
+
+    #[test]
+    fn exposure_must_be_asked_for() {
+        let mut config = SiloConfig { admin: Some("0.0.0.0:0".parse().unwrap()), ..SiloConfig::default() };
+        assert!(matches!(config.bind(), Err(ListenError::NotLoopback { flag: "--admin", .. })));
+        config.insecure = true;
+        config.listen = Some("0.0.0.0:0".parse().unwrap());
+        assert!(matches!(config.bind(), Err(ListenError::Unspecified { .. })));
+    }
+}

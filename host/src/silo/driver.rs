@@ -1,0 +1,66 @@
+//! The shell around a pure machine: events in, commands out, and a timer. One task owns the machine.
+
+use granary_core::id::Time;
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::clock;
+
+/// Events waiting for one machine. Senders that may wait do; messages of peers beyond it are dropped, since the
+/// machines repeat what matters.
+pub(crate) const INBOX_MAX: usize = 4_096;
+
+/// A protocol of `granary-core`.
+pub(crate) trait Machine: Send + 'static {
+    type Event: Send + 'static;
+    type Command: Send + 'static;
+
+    fn handle(&mut self, now: Time, event: Self::Event, out: &mut Vec<Self::Command>);
+
+    /// The event that says that a wake-up time has come.
+    fn tick() -> Self::Event;
+}
+
+/// What carrying out a command means for the loop.
+pub(crate) enum Step {
+    Done,
+    /// The machine wants a tick then; replaces the earlier wish.
+    WakeAt(Time),
+}
+
+/// Feeds the machine until `cancel`. Commands are carried out in their order and must not block.
+pub(crate) async fn drive<M: Machine>(
+    mut machine: M,
+    mut inbox: mpsc::Receiver<M::Event>,
+    mut execute: impl FnMut(M::Command) -> Step,
+    cancel: CancellationToken,
+) {
+    let mut out = Vec::new();
+    let mut wake: Option<Time> = None;
+    loop {
+        let timer = async {
+            match wake {
+                Some(time) => tokio::time::sleep(clock::until(time)).await,
+                None => std::future::pending().await,
+            }
+        };
+        let event = tokio::select! {
+            biased;
+            () = cancel.cancelled() => return,
+            event = inbox.recv() => match event {
+                Some(event) => event,
+                None => return,
+            },
+            () = timer => {
+                wake = None;
+                M::tick()
+            }
+        };
+        machine.handle(clock::now(), event, &mut out);
+        for command in out.drain(..) {
+            if let Step::WakeAt(time) = execute(command) {
+                wake = Some(time);
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Strangers at the ports: random bytes, half-open and idle connections, frames that lie about their length.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use granary_tests::{Cluster, Silo};
+
+/// What hostile connections may add to a silo's memory.
+const GROWTH_BYTES_MAX: u64 = 16 << 20;
+
+/// When a connection that says nothing sensible must be closed.
+const CLOSED_WITHIN: Duration = Duration::from_secs(5);
+
+fn ports(silo: &Silo) -> [&str; 3] {
+    [&silo.listen, &silo.gateway, &silo.admin]
+}
+
+/// Reads until the other side closes; fails when it does not in time.
+fn assert_closed(mut stream: TcpStream, since: Instant, what: &str) {
+    // A little more than the bound, so that the failure below speaks and not the timeout.
+    stream.set_read_timeout(Some(CLOSED_WITHIN + Duration::from_secs(2))).unwrap();
+    let mut sink = [0; 4096];
+    loop {
+        match stream.read(&mut sink) {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => break,
+            Err(error) => panic!("{what}: not closed after {:?}: {error}", since.elapsed()),
+        }
+    }
+    assert!(since.elapsed() <= CLOSED_WITHIN, "{what}: closed after {:?}", since.elapsed());
+}
+
+fn noise(bytes: usize) -> Vec<u8> {
+    // xorshift; reproducible, and nothing like a request.
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut noise = Vec::with_capacity(bytes);
+    while noise.len() < bytes {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        noise.extend_from_slice(&state.to_le_bytes());
+    }
+    noise.truncate(bytes);
+    noise
+}
+
+/// Runs an attack on each port; checks memory and the number of new log lines.
+fn attack(silo: &Silo, what: &str, run: impl Fn(&str)) {
+    for port in ports(silo) {
+        let (rss, log) = (silo.rss(), silo.log());
+        run(port);
+        let grown = silo.rss().saturating_sub(rss);
+        assert!(grown <= GROWTH_BYTES_MAX, "{what} at {port}: memory grew by {grown} bytes");
+        let lines: Vec<String> = silo.log().lines().skip(log.lines().count()).map(str::to_owned).collect();
+        assert!(lines.len() <= 1, "{what} at {port}: more than one log line: {lines:#?}");
+    }
+    assert_eq!(silo.cli(&["call", "counter/a", "increment", "0"]).ok(), "0");
+}
+
+fn silo_with_counter(cluster: &Cluster) -> Silo {
+    let silo = cluster.start("silo-1");
+    silo.deploy(&["counter"]);
+    let _ = silo.cli(&["call", "counter/a", "increment", "0"]).ok();
+    silo
+}
+
+#[test]
+fn random_bytes_and_lying_frames_end_their_connection() {
+    let cluster = Cluster::new();
+    let silo = silo_with_counter(&cluster);
+    attack(&silo, "random bytes", |port| {
+        let mut stream = TcpStream::connect(port).unwrap();
+        let since = Instant::now();
+        let _ = stream.write_all(&noise(64 << 10));
+        assert_closed(stream, since, "random bytes");
+    });
+    attack(&silo, "a frame of 4 GiB", |port| {
+        let mut stream = TcpStream::connect(port).unwrap();
+        let since = Instant::now();
+        let _ = stream.write_all(&[0xff; 4]);
+        let _ = stream.write_all(&[1; 1024]);
+        assert_closed(stream, since, "a frame of 4 GiB");
+    });
+}
+
+#[test]
+fn half_open_and_idle_connections_are_closed() {
+    let cluster = Cluster::new();
+    let silo = silo_with_counter(&cluster);
+    attack(&silo, "a half-sent head", |port| {
+        let mut stream = TcpStream::connect(port).unwrap();
+        let since = Instant::now();
+        stream.write_all(b"POST /v1/gr").unwrap();
+        assert_closed(stream, since, "a half-sent head");
+    });
+    attack(&silo, "1 000 idle connections", |port| {
+        let since = Instant::now();
+        let streams: Vec<TcpStream> = (0..1_000).filter_map(|_| TcpStream::connect(port).ok()).collect();
+        assert!(streams.len() >= 500, "only {} connections", streams.len());
+        for stream in streams {
+            assert_closed(stream, since, "an idle connection");
+        }
+    });
+}

@@ -1,0 +1,19 @@
+//! End-to-end tests: what a user does, with real processes and components. One binary, so that it links once.
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "helpers of tests fail by panicking"
+)]
+
+mod bad_components;
+mod bad_requests;
+mod bank;
+mod evil;
+mod first_steps;
+mod hostile_input;
+mod manifest;
+mod migrate;
+mod new_project;
+mod silo_life;
