@@ -96,14 +96,7 @@ impl Silo {
         }
     }
 
-    pub(crate) fn replied(
-        &mut self,
-        now: u64,
-        call: u64,
-        attempt: u32,
-        reply: Reply,
-        fx: &mut Vec<Effect>,
-    ) {
+    pub(crate) fn replied(&mut self, now: u64, call: u64, attempt: u32, reply: Reply, fx: &mut Vec<Effect>) {
         if reply == Reply::Done {
             if self.calls.remove(&call).is_some() {
                 fx.push(Effect::Fact(Fact::CallDone(call)));

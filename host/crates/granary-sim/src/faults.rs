@@ -59,9 +59,8 @@ impl Plan {
     /// Draws the plan of a seed.
     #[must_use]
     pub fn draw(rng: &mut Rng) -> Self {
-        let mut maybe = |choices: &[u64]| -> u64 {
-            if rng.chance(500) { rng.pick(choices).unwrap_or(0) } else { 0 }
-        };
+        let mut maybe =
+            |choices: &[u64]| -> u64 { if rng.chance(500) { rng.pick(choices).unwrap_or(0) } else { 0 } };
         Self {
             loss: maybe(&[10, 50, 200]),
             duplication: maybe(&[20, 100, 300]),

@@ -39,26 +39,84 @@ impl Names {
 /// What the grain layers of two silos say to each other.
 #[derive(Debug, Clone)]
 pub(crate) enum GrainMessage {
-    Invoke { call: u64, attempt: u32, grain: u32 },
-    Reply { call: u64, attempt: u32, reply: Reply },
-    Restore { grain: u32, source: ActivationId, target: ActivationId, fence: u64, value: u64 },
-    Restored { grain: u32, source: ActivationId, target: ActivationId, accepted: bool },
-    Go { grain: u32, target: ActivationId },
-    Abort { grain: u32, source: ActivationId, target: ActivationId },
-    Aborted { grain: u32, source: ActivationId, target: ActivationId },
+    Invoke {
+        call: u64,
+        attempt: u32,
+        grain: u32,
+    },
+    Reply {
+        call: u64,
+        attempt: u32,
+        reply: Reply,
+    },
+    Restore {
+        grain: u32,
+        source: ActivationId,
+        target: ActivationId,
+        fence: u64,
+        value: u64,
+    },
+    Restored {
+        grain: u32,
+        source: ActivationId,
+        target: ActivationId,
+        accepted: bool,
+    },
+    Go {
+        grain: u32,
+        target: ActivationId,
+    },
+    Abort {
+        grain: u32,
+        source: ActivationId,
+        target: ActivationId,
+    },
+    Aborted {
+        grain: u32,
+        source: ActivationId,
+        target: ActivationId,
+    },
     /// A frozen target asks its source whether it still matters.
-    StillMoving { grain: u32, source: ActivationId, target: ActivationId },
+    StillMoving {
+        grain: u32,
+        source: ActivationId,
+        target: ActivationId,
+    },
 }
 
 /// What an operation of the directory is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    Register { grain: u32, activation: ActivationId },
-    Lookup { call: u64, attempt: u32, asked_at: u64 },
-    Unregister { activation: ActivationId },
-    Move { grain: u32, source: ActivationId, target: ActivationId, to: SiloAddress },
-    Announce { grain: u32, source: ActivationId, target: ActivationId, from: SiloAddress },
-    Thaw { grain: u32, source: ActivationId, target: ActivationId, from: SiloAddress },
+    Register {
+        grain: u32,
+        activation: ActivationId,
+    },
+    Lookup {
+        call: u64,
+        attempt: u32,
+        asked_at: u64,
+    },
+    Unregister {
+        activation: ActivationId,
+    },
+    Move {
+        grain: u32,
+        source: ActivationId,
+        target: ActivationId,
+        to: SiloAddress,
+    },
+    Announce {
+        grain: u32,
+        source: ActivationId,
+        target: ActivationId,
+        from: SiloAddress,
+    },
+    Thaw {
+        grain: u32,
+        source: ActivationId,
+        target: ActivationId,
+        from: SiloAddress,
+    },
     /// Nothing depends on it.
     Tell,
 }
@@ -191,17 +249,16 @@ impl Silo {
     }
 
     pub(crate) fn own_address(&self, grain: u32, activation: ActivationId) -> GrainAddress {
-        GrainAddress { grain: self.names.get(grain), activation, silo: self.address, fence: 0, previous: None }
+        GrainAddress {
+            grain: self.names.get(grain),
+            activation,
+            silo: self.address,
+            fence: 0,
+            previous: None,
+        }
     }
 
-    fn turn(
-        &mut self,
-        now: u64,
-        grain: u32,
-        id: ActivationId,
-        incoming: Incoming,
-        fx: &mut Vec<Effect>,
-    ) {
+    fn turn(&mut self, now: u64, grain: u32, id: ActivationId, incoming: Incoming, fx: &mut Vec<Effect>) {
         let Some(activation) = self.activations.get_mut(&(grain, id)) else { return };
         activation.value += 1;
         let value = activation.value;
@@ -285,6 +342,7 @@ impl Silo {
         outcome: Outcome,
         fx: &mut Vec<Effect>,
     ) {
+        let view = self.directory.version();
         match (purpose, outcome) {
             (Purpose::Register { grain, activation }, Outcome::Registered(entry)) => {
                 self.run(now, grain, activation, Some(entry.fence), fx);
@@ -294,7 +352,7 @@ impl Silo {
             }
             (Purpose::Lookup { call, attempt, asked_at }, Outcome::Found(entry)) => {
                 if let Some(activation) = entry.as_ref().map(|entry| entry.activation) {
-                    fx.push(Effect::Fact(Fact::Named { activation, asked_at }));
+                    fx.push(Effect::Fact(Fact::Named { activation, asked_at, view }));
                 }
                 self.located(now, call, attempt, entry.map(|entry| entry.silo), fx);
             }
@@ -308,7 +366,7 @@ impl Silo {
                 self.thaw_done(now, (grain, source, target), from, &outcome, fx);
             }
             (Purpose::Unregister { activation }, Outcome::Removed) => {
-                fx.push(Effect::Fact(Fact::Forgotten(activation)));
+                fx.push(Effect::Fact(Fact::Forgotten { activation, view }));
             }
             (Purpose::Tell, _) => {}
             (purpose, _) => self.given_up(now, purpose, fx),
@@ -325,8 +383,7 @@ impl Silo {
             Purpose::Thaw { grain, target, .. } => self.thaw_over(grain, target),
             Purpose::Announce { grain, source, target, from } => {
                 self.abort(now, grain, target, fx);
-                let wire =
-                    Wire::Grain(GrainMessage::Restored { grain, source, target, accepted: false });
+                let wire = Wire::Grain(GrainMessage::Restored { grain, source, target, accepted: false });
                 fx.push(Effect::Send { to: from, wire });
             }
             Purpose::Unregister { .. } | Purpose::Move { .. } | Purpose::Tell => {}

@@ -6,7 +6,7 @@
 //!    nothing but a fence can prevent it; decision B5.)
 //! 3. A grain loses its memory only when an activation ended: by its process, by its own wish, by eviction. A
 //!    migration carries it over exactly, and the source never runs again.
-//! 4. An activation that the directory has confirmed to have forgotten is not named to who asks later.
+//! 4. An activation that the directory has confirmed to have forgotten is not named to who asks later in the same or a newer view.
 //! 5. A silo becomes Active only when every Active silo has seen it join.
 //! 6. A running silo is written Dead by others only with the votes of a majority, or after it has been silent at
 //!    the store for the fencing time.
@@ -28,8 +28,8 @@ pub(crate) struct Checks {
     last_turn: BTreeMap<u32, (ActivationId, u64)>,
     ended: BTreeSet<ActivationId>,
     successors: BTreeMap<ActivationId, ActivationId>,
-    /// When the directory confirmed that it forgot an activation.
-    forgotten: BTreeMap<ActivationId, u64>,
+    /// When, and in which view, the directory confirmed that it forgot an activation.
+    forgotten: BTreeMap<ActivationId, (u64, u64)>,
     /// Activations that came by a migration.
     migrated: BTreeSet<ActivationId>,
     hosts: BTreeMap<ActivationId, SiloAddress>,
@@ -124,14 +124,15 @@ impl Checks {
         }
     }
 
-    pub(crate) fn forgotten(&mut self, now: u64, activation: ActivationId) {
-        self.forgotten.insert(activation, now);
+    pub(crate) fn forgotten(&mut self, activation: ActivationId, at: u64, view: u64) {
+        self.forgotten.insert(activation, (at, view));
     }
 
     /// The directory named an activation. One that came by a migration may be named once more after its end: a source
     /// that does not know of its commit repeats it. Calls find out at once.
-    pub(crate) fn named(&mut self, activation: ActivationId, asked_at: u64) {
-        let before = self.forgotten.get(&activation).is_some_and(|at| *at < asked_at);
+    pub(crate) fn named(&mut self, activation: ActivationId, asked_at: u64, view: u64) {
+        let forgotten = self.forgotten.get(&activation);
+        let before = forgotten.is_some_and(|(at, in_view)| *at < asked_at && *in_view <= view);
         if before && !self.migrated.contains(&activation) {
             self.fail(|| format!("the directory names {activation}, which it had forgotten before"));
         }

@@ -235,7 +235,9 @@ impl Silo {
     ) {
         let Some(activation) = self.activations.get(&(grain, source)) else { return };
         let moving = match &activation.state {
-            State::Restoring { target: wanted, .. } | State::Committing { target: wanted } => *wanted == target,
+            State::Restoring { target: wanted, .. } | State::Committing { target: wanted } => {
+                *wanted == target
+            }
             State::Registering | State::Running | State::Frozen { .. } => false,
         };
         if !moving {

@@ -12,14 +12,14 @@ impl Rng {
     }
 
     #[must_use]
-    pub fn next(&mut self) -> u64 {
+    pub fn next_u64(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         mix(self.0)
     }
 
     /// A number in `[0, limit)`; 0 when the limit is 0.
     pub fn below(&mut self, limit: u64) -> u64 {
-        if limit == 0 { 0 } else { self.next() % limit }
+        if limit == 0 { 0 } else { self.next_u64() % limit }
     }
 
     /// A number in `[low, high)`.

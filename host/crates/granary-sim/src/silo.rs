@@ -79,12 +79,16 @@ pub(crate) enum Fact {
         host: SiloAddress,
     },
     CallDone(u64),
-    /// The directory has confirmed that it forgot the activation.
-    Forgotten(ActivationId),
-    /// The directory named the activation to somebody who asked at that time.
+    /// The directory has confirmed in this view that it forgot the activation.
+    Forgotten {
+        activation: ActivationId,
+        view: u64,
+    },
+    /// The directory named the activation in this view, to somebody who asked at that time.
     Named {
         activation: ActivationId,
         asked_at: u64,
+        view: u64,
     },
     Evicted,
 }
@@ -154,10 +158,10 @@ impl Silo {
         Self {
             address,
             life: Life::Joining,
-            membership: Membership::new(config, rng.next()),
+            membership: Membership::new(config, rng.next_u64()),
             directory: Directory::new(address, directory),
             wakes: [None; 2],
-            rng: Rng::new(rng.next()),
+            rng: Rng::new(rng.next_u64()),
             view: Arc::default(),
             names: Arc::clone(names),
             activations: BTreeMap::new(),

@@ -62,10 +62,11 @@ impl Store {
         self.table.rows.get(&silo)
     }
 
-    /// A vote against a silo that is not Dead.
+    /// A vote against a silo that is not Dead, by one that is not Dead either.
     pub(crate) fn open_vote(&self) -> Option<(SiloAddress, SiloAddress)> {
         let living = self.table.rows.values().filter(|row| row.status != SiloStatus::Dead);
-        living.flat_map(|row| row.votes.iter().map(|vote| (vote.voter, row.address))).next()
+        let mut votes = living.flat_map(|row| row.votes.iter().map(|vote| (vote.voter, row.address)));
+        votes.find(|(voter, _)| !self.is_dead(*voter))
     }
 
     /// The silos that the table has as Active.

@@ -105,7 +105,7 @@ impl World {
 
     /// Calls a grain through a silo; false when no process is there.
     pub(crate) fn call(&mut self, place: usize, grain: u32) -> bool {
-        if !self.places.get(place).is_some_and(|place| place.process.is_some()) {
+        if self.places.get(place).is_none_or(|place| place.process.is_none()) {
             return false;
         }
         self.last_call += 1;
@@ -140,8 +140,8 @@ impl World {
             }
             Fact::Ended(activation) => self.checks.ended(activation),
             Fact::Moved { from, to, host } => self.checks.moved(from, to, host),
-            Fact::Forgotten(activation) => self.checks.forgotten(self.now, activation),
-            Fact::Named { activation, asked_at } => self.checks.named(activation, asked_at),
+            Fact::Forgotten { activation, view } => self.checks.forgotten(activation, self.now, view),
+            Fact::Named { activation, asked_at, view } => self.checks.named(activation, asked_at, view),
             Fact::Evicted => self.checks.evictions += 1,
             Fact::CallDone(call) => {
                 self.calls_done += u64::from(self.open_calls.remove(&call));

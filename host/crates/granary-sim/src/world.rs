@@ -25,7 +25,7 @@ const RECOVERY_MAX: u64 = 30 * SECOND;
 /// How often the calm world is looked at.
 const LOOK_EVERY: u64 = 250 * MS;
 /// Lines of the log that a failure shows.
-const LOG_LINES: usize = 300;
+const LOG_LINES: usize = 3_000;
 /// A place where processes of one silo run, one after the other.
 #[derive(Debug)]
 pub(crate) struct Place {
@@ -51,7 +51,7 @@ pub(crate) enum Scheduled {
 #[derive(Debug, Clone)]
 pub(crate) enum Due {
     Refused(SiloAddress),
-    StoreApplied { op: u64, request: StoreRequest, way: Way },
+    StoreApplied { op: u64, request: Box<StoreRequest>, way: Way },
     StoreAnswered { op: u64, reply: StoreReply },
     Proof { silo: SiloAddress, proof: DeathProof },
     Wake(Machine),
@@ -341,7 +341,7 @@ impl World {
             Effect::Send { to, wire } => self.send(place, by, to, wire),
             Effect::Store { op, request } => {
                 let way = self.store.way(self.now, &request, &self.plan, &mut self.rng);
-                let what = Due::StoreApplied { op, request, way };
+                let what = Due::StoreApplied { op, request: Box::new(request), way };
                 self.schedule(way.applied_at, Scheduled::For { silo: by, what });
             }
             Effect::Prove(row) => {

@@ -9,6 +9,7 @@
 //! until then.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use super::{Command, Cursor, Directory, DirectoryConfig, DirectoryMessage, GrainAddress, LocalActivation};
 use super::{Mutant, Pace};
@@ -73,13 +74,7 @@ impl Barrier {
     }
 
     /// Forgets all and waits for these silos.
-    fn start(
-        &mut self,
-        now: Time,
-        version: u64,
-        awaited: &BTreeSet<SiloAddress>,
-        first: std::time::Duration,
-    ) {
+    fn start(&mut self, now: Time, version: u64, awaited: &BTreeSet<SiloAddress>, first: Duration) {
         let pace = Pace::start(now, first);
         self.since = version;
         self.awaited = awaited.iter().map(|silo| (*silo, Inbox { after: None, pace })).collect();
@@ -125,7 +120,7 @@ impl Directory {
             if inbox.pace.due_at <= now {
                 inbox.pace.sent(now, wait_max);
                 if once {
-                    inbox.pace.due_at = Time(u64::MAX);
+                    inbox.pace.due_at = now.after(Duration::from_hours(1));
                 }
                 messages.push((*silo, DirectoryMessage::AskReport { view, after: inbox.after.clone() }));
             }
