@@ -122,6 +122,15 @@ impl Args {
         if let Some(Some(name)) = both {
             return Err(Error::new(name.span(), "give either `interface` or `interfaces`"));
         }
+        for names in [&self.interfaces, &self.refs] {
+            let twice = names
+                .iter()
+                .enumerate()
+                .find(|(at, name)| names.iter().take(*at).any(|other| other == *name));
+            if let Some((_, name)) = twice {
+                return Err(Error::new(name.span(), format!("{:?} is given twice", name.value())));
+            }
+        }
         if let Some([_, second, ..]) = self.interfaces.get(..)
             && self.grain_type.is_none()
         {
@@ -195,6 +204,7 @@ mod tests {
             "give either `interface` or `interfaces`"
         );
         assert!(error("interfaces = [\"a\", \"b\"]").contains("needs a name"));
+        assert_eq!(error("refs = [\"a\", \"b\", \"a\"]"), "\"a\" is given twice");
         assert!(error("grain_type = \"a b\"").contains("letters, digits"));
         assert!(error("property(\"grain-type\" = \"x\")").contains("grain_type = "));
         assert!(error("idle_age = \"1m\", property(\"idle-duration\" = \"2m\")").contains("given twice"));
