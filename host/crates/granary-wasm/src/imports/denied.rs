@@ -4,12 +4,14 @@
 //! returned is a handle on nothing, with which everything is denied in turn. Only a function whose type offers
 //! no way to say no traps, and says so.
 
-use wasmtime::bail;
+use std::sync::Arc;
+
 use wasmtime::component::types::{ComponentFunc, Type};
-use wasmtime::component::{ResourceDynamic, ResourceType, Val};
+use wasmtime::component::{ResourceAny, ResourceDynamic, ResourceType, Val};
+use wasmtime::{StoreContextMut, bail};
 
 use super::Instance;
-use crate::state::HANDLES_MAX;
+use crate::state::{HANDLES_MAX, HostState};
 
 /// Names of error cases that mean "you may not", best first.
 const NO_ACCESS: [&str; 5] = ["access", "access-denied", "not-permitted", "not-supported", "unsupported"];
@@ -52,26 +54,17 @@ impl DeniedResources {
         name: &str,
         ty: &ComponentFunc,
     ) -> wasmtime::Result<()> {
-        let denial = self.denial(ty);
-        let what = format!("{interface}#{name}");
-        instance.func_new(name, move |mut store, _, _, results| {
-            let value = match &denial {
-                Denial::Nothing => return Ok(()),
-                Denial::Value(value) => value.clone(),
-                Denial::Handle(tag) => {
-                    let state = store.data_mut();
-                    if state.denied_handles >= HANDLES_MAX {
-                        bail!("the grain holds more than {HANDLES_MAX} handles");
-                    }
-                    state.denied_handles += 1;
-                    Val::Resource(ResourceDynamic::new_own(0, *tag).try_into_resource_any(&mut store)?)
+        let denied = Arc::new((self.denial(ty), format!("{interface}#{name}")));
+        instance.func_new_async(name, move |store, _, params, results| {
+            let denied = Arc::clone(&denied);
+            Box::new(async move {
+                let (denial, what) = &*denied;
+                let value = deny(store, denial, what, params).await?;
+                if let (Some(result), Some(value)) = (results.first_mut(), value) {
+                    *result = value;
                 }
-                Denial::Trap => bail!("this host does not offer {what}"),
-            };
-            if let Some(result) = results.first_mut() {
-                *result = value;
-            }
-            Ok(())
+                Ok(())
+            })
         })
     }
 
@@ -91,6 +84,52 @@ impl DeniedResources {
                 tag.map_or(Denial::Trap, Denial::Handle)
             }
             _ => Denial::Trap,
+        }
+    }
+}
+
+async fn deny(
+    mut store: StoreContextMut<'_, HostState>,
+    denial: &Denial,
+    what: &str,
+    params: &[Val],
+) -> wasmtime::Result<Option<Val>> {
+    let mut handles = Vec::new();
+    collect_handles(params, &mut handles);
+    for handle in handles {
+        // Handed over or lent, it is not kept; a lent one that is not given back is a trap.
+        handle.resource_drop_async(&mut store).await?;
+    }
+    Ok(match denial {
+        Denial::Nothing => None,
+        Denial::Value(value) => Some(value.clone()),
+        Denial::Handle(tag) => {
+            let state = store.data_mut();
+            if state.denied_handles >= HANDLES_MAX {
+                bail!("the grain holds more than {HANDLES_MAX} handles");
+            }
+            state.denied_handles += 1;
+            Some(Val::Resource(ResourceDynamic::new_own(0, *tag).try_into_resource_any(&mut store)?))
+        }
+        Denial::Trap => bail!("this host does not offer {what}"),
+    })
+}
+
+/// All handles in some values. The recursion is as deep as the component's types, which validation bounds.
+fn collect_handles(values: &[Val], handles: &mut Vec<ResourceAny>) {
+    for value in values {
+        match value {
+            Val::Resource(handle) => handles.push(*handle),
+            Val::List(values) | Val::Tuple(values) => collect_handles(values, handles),
+            Val::Record(fields) => {
+                fields.iter().for_each(|(_, value)| collect_handles(std::slice::from_ref(value), handles));
+            }
+            Val::Variant(_, Some(value))
+            | Val::Option(Some(value))
+            | Val::Result(Ok(Some(value)) | Err(Some(value))) => {
+                collect_handles(std::slice::from_ref(value), handles);
+            }
+            _ => {}
         }
     }
 }
