@@ -85,7 +85,8 @@ impl Linking<'_> {
                     }
                 }
                 ComponentItem::ComponentFunc(function) => {
-                    if !real_function(instance, bare, name)? {
+                    let real = real_function(instance, bare, name)?;
+                    if !real {
                         self.denied.link_function(instance, bare, name, &function)?;
                     }
                 }

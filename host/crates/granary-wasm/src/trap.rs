@@ -60,8 +60,11 @@ fn describe(error: &Error, state: &HostState, panic: Option<String>) -> (TrapKin
             Some(message) => (TrapKind::Panic, format!("panicked: {message}")),
             None => (TrapKind::Panic, "the grain aborted (`unreachable` was executed)".to_owned()),
         },
-        // The shadow stack lies at the start of memory in what Rust and C compile to, so that running over its
-        // end is an access below zero; a wild access looks the same.
+        // The shadow stack lies at the start of memory in what Rust and C compile to: running over its end is an
+        // access below zero, in the middle of a deep recursion.
+        Some(Trap::MemoryOutOfBounds) if is_recursive(error) => {
+            (TrapKind::StackOverflow, "stack overflow".to_owned())
+        }
         Some(Trap::MemoryOutOfBounds) => (
             TrapKind::Other,
             "memory access out of bounds (a wild pointer, or a stack that is too deep)".to_owned(),
@@ -70,6 +73,17 @@ fn describe(error: &Error, state: &HostState, panic: Option<String>) -> (TrapKin
         // Errors of host functions: the root cause is the sentence, what surrounds it is wasmtime's backtrace.
         None => (TrapKind::Other, first_line(&error.root_cause().to_string())),
     }
+}
+
+/// Whether one function makes up most of a backtrace as long as wasmtime records them.
+fn is_recursive(error: &Error) -> bool {
+    const FRAMES_MIN: usize = 16;
+    let Some(backtrace) = error.downcast_ref::<WasmBacktrace>() else { return false };
+    let frames = backtrace.frames();
+    let same = |index| frames.iter().filter(|frame| frame.func_index() == index).count();
+    let most = frames.iter().map(|frame| same(frame.func_index())).max().unwrap_or(0);
+    // A recursion over several functions still repeats each of them.
+    frames.len() >= FRAMES_MIN && most * 4 >= frames.len()
 }
 
 /// The innermost wasm frames, innermost first; `None` when there are none with a name.

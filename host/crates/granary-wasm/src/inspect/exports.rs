@@ -19,8 +19,7 @@ pub(super) struct Exports {
 pub(super) fn read(resolve: &Resolve, world: WorldId) -> Result<Exports, InspectError> {
     let mut exports = Exports::default();
     let mut functions = Vec::new();
-    let world = &resolve.worlds[world];
-    for (key, item) in &world.exports {
+    for (key, item) in resolve.worlds.get(world).into_iter().flat_map(|world| &world.exports) {
         let name = resolve.name_world_key(key);
         match item {
             WorldItem::Function(function) => functions.push(function.name.clone()),
@@ -52,9 +51,9 @@ pub(super) fn read(resolve: &Resolve, world: WorldId) -> Result<Exports, Inspect
 
 impl Exports {
     fn add(&mut self, resolve: &Resolve, export_name: String, id: InterfaceId) -> Result<(), InspectError> {
-        let interface = &resolve.interfaces[id];
-        let package = interface.package.map(|package| &resolve.packages[package].name);
-        let (Some(package), Some(name)) = (package, &interface.name) else {
+        let interface = resolve.interfaces.get(id).ok_or(TypeError::Unnamed)?;
+        let package = interface.package.and_then(|package| resolve.packages.get(package));
+        let (Some(package), Some(name)) = (package.map(|package| &package.name), &interface.name) else {
             return Err(TypeError::Unnamed.into());
         };
         let package = format!("{}:{}", package.namespace, package.name);

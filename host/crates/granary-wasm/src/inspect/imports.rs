@@ -1,6 +1,6 @@
 //! Sorts a component's imports: the platform's, the fixed WASI list, derived packages, and what is refused.
 
-use granary_wit::{DerivedImport, Flavour, Interface, Signature, derived_of};
+use granary_wit::{DerivedImport, Flavour, Interface, Signature, TypeError, derived_of};
 use wit_parser::{InterfaceId, Resolve, TypeDefKind, WorldId, WorldItem, WorldKey};
 
 use super::contract::{self, CONTRACT_PACKAGE};
@@ -51,7 +51,7 @@ pub(super) struct Imports {
 pub(super) fn read(resolve: &Resolve, world: WorldId) -> Result<Imports, InspectError> {
     let mut imports = Imports::default();
     let mut problems = Vec::new();
-    for (key, item) in &resolve.worlds[world].imports {
+    for (key, item) in resolve.worlds.get(world).into_iter().flat_map(|world| &world.imports) {
         let name = resolve.name_world_key(key);
         match (item, key) {
             (WorldItem::Type { .. }, _) => {}
@@ -74,9 +74,9 @@ impl Imports {
         id: InterfaceId,
     ) -> Result<Option<ImportProblem>, InspectError> {
         let (bare, version) = name.split_once('@').unwrap_or((&name, ""));
-        let interface = &resolve.interfaces[id];
-        let has_resources =
-            interface.types.values().any(|ty| resolve.types[*ty].kind == TypeDefKind::Resource);
+        let interface = resolve.interfaces.get(id).ok_or(TypeError::Unnamed)?;
+        let is_resource = |ty| resolve.types.get(ty).is_some_and(|ty| ty.kind == TypeDefKind::Resource);
+        let has_resources = interface.types.values().any(|ty| is_resource(*ty));
         if interface.functions.is_empty() && !has_resources {
             // Types need nothing from the host, whoever's they are.
             return Ok(None);

@@ -36,11 +36,12 @@ impl Scan {
     fn visit(&mut self, payload: &Payload<'_>) -> wasmparser::Result<()> {
         let resources = &mut self.resources;
         match payload {
-            Payload::CustomSection(section) if section.name() == MANIFEST_SECTION => {
-                // The same section nested and at the top level is one statement.
-                if !self.manifests.iter().any(|known| known == section.data()) {
-                    self.manifests.push(section.data().to_vec());
-                }
+            // The same section nested and at the top level is one statement.
+            Payload::CustomSection(section)
+                if section.name() == MANIFEST_SECTION
+                    && !self.manifests.iter().any(|known| known == section.data()) =>
+            {
+                self.manifests.push(section.data().to_vec());
             }
             Payload::ModuleSection { .. } => resources.modules += 1,
             Payload::CodeSectionStart { size, .. } => resources.code_bytes += u64::from(*size),

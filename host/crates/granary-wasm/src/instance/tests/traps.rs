@@ -4,7 +4,7 @@ use super::*;
 
 const WIT: &str = "package acme:t;
 interface t {
-    forever: func(); abort: func(); recurse: func(); grow: func(); wild: func(); quit: func();
+    forever: func(); abort: func(); recurse: func(); descend: func(); grow: func(); wild: func(); quit: func();
     big: func(size: u32) -> list<u8>;
     echo: func(bytes: list<u8>) -> list<u8>;
     say: func(text: string);
@@ -43,6 +43,12 @@ const CORE: &str = r#"(module
   (func (export "acme:t/t#forever") (loop $l br $l))
   (func (export "acme:t/t#abort") unreachable)
   (func $recurse (export "acme:t/t#recurse") call $recurse call $recurse)
+  ;; Large frames on a shadow stack, as compiled code has them.
+  (func $descend (param i32)
+    (i32.store (local.get 0) (i32.const 0))
+    (call $descend (i32.sub (local.get 0) (i32.const 1024)))
+    (i32.store (local.get 0) (i32.const 1)))
+  (func (export "acme:t/t#descend") (call $descend (i32.const 65536)))
   (func (export "acme:t/t#wild") (drop (i32.load (i32.const -8))))
   (func (export "acme:t/t#quit") (call $exit (i32.const 0)))
   (func (export "acme:t/t#grow")
@@ -113,6 +119,7 @@ async fn each_way_to_fail_has_its_kind_and_one_line() {
     for (method, args, kind, message) in [
         ("abort", "[]", TrapKind::Panic, "the grain aborted"),
         ("recurse", "[]", TrapKind::StackOverflow, "stack overflow"),
+        ("descend", "[]", TrapKind::StackOverflow, "stack overflow"),
         ("wild", "[]", TrapKind::Other, "memory access out of bounds"),
         ("quit", "[]", TrapKind::Panic, "the grain called exit(0)"),
         ("grow", "[]", TrapKind::OutOfMemory, "out of memory: more than 67108864 bytes"),
