@@ -224,9 +224,9 @@ pub enum Event {
         op: OpId,
         request: LocalOp,
     },
-    /// Nobody waits for the operation any more. A registration is undone, a removal goes on, a move goes on and is
-    /// completed nevertheless; what was announced as frozen stays so until it is dropped. When a completion crosses with the cancellation, the caller undoes it by
-    /// [`LocalOp::Unregister`].
+    /// Nobody waits for the operation any more. A registration is undone, also one whose completion crossed with the
+    /// cancellation; a removal goes on; a move goes on and is completed nevertheless; what was announced as frozen
+    /// stays so until it is dropped.
     Cancel(OpId),
     /// The time asked for by [`Command::WakeAt`] has come. Harmless at any other time.
     Tick,

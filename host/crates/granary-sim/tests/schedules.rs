@@ -1,10 +1,16 @@
-//! Many seeded schedules against the real machines. `GRANARY_SIM_SEEDS=100000` plays more of them,
-//! `GRANARY_SIM_SEED=7` with `one_seed` plays one again and prints its log.
+//! Many seeded schedules against the real machines. `GRANARY_SIM_SEEDS=100000 GRANARY_SIM_FIRST=3000` plays other and
+//! more of them (with `cargo test`, which has no time limit), `GRANARY_SIM_SEED=7` with `one_seed` plays one again and
+//! prints its log.
 
 use std::time::{Duration, Instant};
 
-/// Seeds that once broke a promise, and why. They are played first.
-const REGRESSION_SEEDS: &[u64] = &[];
+/// Seeds that once broke a promise. They are played first. A change of the simulator makes other schedules of them,
+/// so what each has found also stands as a test beside the machine:
+/// - 6, 181: a target announced too late for its owner lost a committed migration;
+/// - 69: a source in doubt resumed although its target had run;
+/// - 11252: of two targets of one source the wrong one was chosen;
+/// - 1017, 7441: a source in doubt won against a later target.
+const REGRESSION_SEEDS: &[u64] = &[6, 69, 181, 1_017, 7_441, 11_252];
 
 /// Schedules of the normal run.
 const SEEDS: u64 = 3_000;
@@ -25,7 +31,8 @@ fn no_schedule_breaks_a_promise() {
     let (start, cpu_start) = (Instant::now(), cpu_time());
     let mut failures = Vec::new();
     let (mut calls, mut turns, mut moves, mut evictions, mut deaths, mut overlaps) = (0, 0, 0, 0, 0, 0);
-    for seed in REGRESSION_SEEDS.iter().copied().chain(0..seeds) {
+    let first = number("GRANARY_SIM_FIRST").unwrap_or(0);
+    for seed in REGRESSION_SEEDS.iter().copied().chain(first..first + seeds) {
         match granary_sim::run(seed, None) {
             Ok(report) => {
                 calls += report.calls;

@@ -366,6 +366,19 @@ fn a_cancelled_registration_is_undone() {
 }
 
 #[test]
+fn a_cancellation_that_crosses_with_the_completion_undoes_the_registration() {
+    let (mut cluster, first) = Cluster::settled(2);
+    let key = grain_owned_by(2, &first);
+    let op = cluster.start(1, LocalOp::Register { address: address(key, 10, 1), previous: None });
+    cluster.pump();
+    assert_eq!(registered(&cluster.outcomes[&op]), 10);
+    cluster.handle(1, Event::Cancel(op));
+    cluster.pump();
+    assert_eq!(cluster.lookup(key, 2), None);
+    assert_eq!(cluster.machines[&silo(1)].activations().count(), 0);
+}
+
+#[test]
 fn lost_messages_are_sent_again() {
     let mut cluster = Cluster::new(2);
     let first = view(1, &[1, 2], &[]);
