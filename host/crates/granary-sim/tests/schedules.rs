@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 /// - 6, 181: a target announced too late for its owner lost a committed migration;
 /// - 69: a source in doubt resumed although its target had run;
 /// - 11252: of two targets of one source the wrong one was chosen;
-/// - 1017, 7441: a source in doubt won against a later target.
-const REGRESSION_SEEDS: &[u64] = &[6, 69, 181, 1_017, 7_441, 11_252];
+/// - 1017, 7441: a source in doubt won against a later target;
+/// - 42828, 47023: a late copy of a registration that had lost was taken.
+const REGRESSION_SEEDS: &[u64] = &[6, 69, 181, 1_017, 7_441, 11_252, 42_828, 47_023];
 
 /// Schedules of the normal run.
 const SEEDS: u64 = 3_000;

@@ -6,8 +6,8 @@ use super::{Answer, Command, Directory, DirectoryMessage, DirectoryView, GrainAd
 use super::{Mutant, Question};
 use crate::id::{ActivationId, GrainId, SiloAddress, Time};
 
-/// Ended activations that are remembered within one view; the oldest is forgotten first.
-const ENDED_MAX: usize = 65_536;
+/// Ended activations, and lost registrations, that are remembered within one view; the oldest is forgotten first.
+const RECENT_MAX: usize = 65_536;
 
 /// A request that waits for the barrier or for a view.
 #[derive(Debug, Clone)]
@@ -24,35 +24,44 @@ pub(super) struct Loser {
     pub(super) winner: GrainAddress,
 }
 
-/// Activations whose entries were removed or replaced in this view. A late copy of a request must not bring one
-/// back; copies from earlier views are refused by their version.
-#[derive(Debug, Default)]
-struct Ended {
-    order: VecDeque<ActivationId>,
-    set: BTreeSet<ActivationId>,
+/// The most recent items, each once.
+#[derive(Debug)]
+struct Recent<T> {
+    order: VecDeque<T>,
+    set: BTreeSet<T>,
 }
 
-impl Ended {
-    fn add(&mut self, activation: ActivationId) {
-        if self.set.insert(activation) {
-            self.order.push_back(activation);
+impl<T> Default for Recent<T> {
+    fn default() -> Self {
+        Self { order: VecDeque::new(), set: BTreeSet::new() }
+    }
+}
+
+impl<T: Copy + Ord> Recent<T> {
+    fn add(&mut self, item: T) {
+        if self.set.insert(item) {
+            self.order.push_back(item);
         }
-        if self.order.len() > ENDED_MAX
+        if self.order.len() > RECENT_MAX
             && let Some(oldest) = self.order.pop_front()
         {
             self.set.remove(&oldest);
         }
     }
 
-    fn contains(&self, activation: ActivationId) -> bool {
-        self.set.contains(&activation)
+    fn contains(&self, item: &T) -> bool {
+        self.set.contains(item)
     }
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Owner {
     entries: BTreeMap<GrainId, GrainAddress>,
-    ended: Ended,
+    /// Activations whose entries were removed or replaced in this view. A late copy of a request must not bring one
+    /// back; copies from earlier views are refused by their version.
+    ended: Recent<ActivationId>,
+    /// Registrations that lost in this view. Their silos have given the activations up, so a late copy must not win.
+    lost: Recent<(SiloAddress, u64)>,
     /// The last fence given.
     fence: u64,
     held: BTreeMap<(SiloAddress, u64), Held>,
@@ -64,7 +73,8 @@ impl Owner {
     }
 
     pub(super) fn forget_ended(&mut self) {
-        self.ended = Ended::default();
+        self.ended = Recent::default();
+        self.lost = Recent::default();
     }
 
     pub(super) fn clear(&mut self) {
@@ -92,19 +102,31 @@ impl Owner {
     fn register(
         &mut self,
         view: &DirectoryView,
+        request: (SiloAddress, u64),
         address: GrainAddress,
         previous: Option<ActivationId>,
         mutant: Option<Mutant>,
     ) -> Answer {
-        if self.ended.contains(address.activation) {
+        if self.ended.contains(&address.activation) {
             return Answer::Ended;
         }
         if let Some(entry) = self.entries.get(&address.grain).cloned() {
-            let replaceable = Some(entry.activation) == previous || !view.hosting.contains(&entry.silo);
-            if entry.activation == address.activation || !replaceable {
+            if entry.activation == address.activation {
                 return Answer::Entry(Some(entry));
             }
-            self.end(entry.activation, mutant);
+            if Some(entry.activation) != previous && view.hosting.contains(&entry.silo) {
+                if mutant != Some(Mutant::EndedForgotten) {
+                    self.lost.add(request);
+                }
+                return Answer::Entry(Some(entry));
+            }
+        }
+        if self.lost.contains(&request) {
+            return Answer::Ended;
+        }
+        if let Some(entry) = self.entries.get(&address.grain) {
+            let replaced = entry.activation;
+            self.end(replaced, mutant);
         }
         Answer::Entry(Some(self.store(view.version, address)))
     }
@@ -132,7 +154,7 @@ impl Owner {
         match self.entries.get(&to.grain).cloned() {
             Some(entry) if entry.activation == to.activation => Answer::Moved(entry),
             Some(entry) if entry.activation == from || blind => {
-                if self.ended.contains(to.activation) || !view.hosting.contains(&to.silo) {
+                if self.ended.contains(&to.activation) || !view.hosting.contains(&to.silo) {
                     return Answer::TargetGone { since };
                 }
                 self.end(from, mutant);
@@ -201,14 +223,16 @@ impl Directory {
             }
             return;
         }
-        let answer = self.decide(held.question);
+        let answer = self.decide((from, held.id), held.question);
         self.send(from, DirectoryMessage::Answer { view: held.view, id: held.id, answer }, out);
     }
 
-    fn decide(&mut self, question: Question) -> Answer {
+    fn decide(&mut self, request: (SiloAddress, u64), question: Question) -> Answer {
         let (view, mutant) = (&*self.view, self.config.mutant);
         match question {
-            Question::Register { address, previous } => self.owner.register(view, address, previous, mutant),
+            Question::Register { address, previous } => {
+                self.owner.register(view, request, address, previous, mutant)
+            }
             Question::Lookup { grain } => Answer::Entry(self.owner.entries.get(&grain).cloned()),
             Question::Unregister { grain, activation } => self.owner.unregister(&grain, activation, mutant),
             Question::Move { from, to } => self.owner.relocate(view, from, to, self.barrier.since(), mutant),

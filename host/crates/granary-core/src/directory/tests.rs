@@ -353,6 +353,22 @@ fn a_late_copy_of_a_registration_revives_nothing() {
 }
 
 #[test]
+fn a_late_copy_of_a_registration_that_lost_does_not_win_later() {
+    let (mut cluster, first) = Cluster::settled(2);
+    let key = grain_owned_by(2, &first);
+    cluster.register(key, 10, 2);
+    let op = cluster.start(1, LocalOp::Register { address: address(key, 11, 1), previous: None });
+    let copy = cluster.wire.front().cloned().unwrap();
+    cluster.pump();
+    assert_eq!(existing(&cluster.outcomes[&op]), 10);
+    cluster.run(2, LocalOp::Unregister { grain: grain(key), activation: ActivationId(10) });
+    cluster.deliver(copy);
+    cluster.pump();
+    assert_eq!(cluster.lookup(key, 2), None);
+    assert_eq!(registered(&cluster.register(key, 12, 1)), 12);
+}
+
+#[test]
 fn a_cancelled_registration_is_undone() {
     let (mut cluster, first) = Cluster::settled(2);
     let key = grain_owned_by(2, &first);
