@@ -86,7 +86,9 @@ impl fmt::Display for CallError {
             Self::TimedOut => f.write_str("the call timed out, its outcome is unknown"),
             Self::Failed(message) => write!(f, "the callee failed: {message}"),
             Self::Cancelled => f.write_str("the call was cancelled"),
-            Self::Deadlock(chain) => write!(f, "the call would wait for itself: {}", chain.join(" -> ")),
+            Self::Deadlock(chain) => {
+                write!(f, "deadlock: the call would wait for itself: {}", chain.join(" -> "))
+            }
             Self::Fenced => f.write_str("the silo may not run turns at present"),
         }
     }

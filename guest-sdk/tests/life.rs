@@ -165,7 +165,7 @@ fn state_is_cleared_and_read_again() {
 fn a_cycle_of_calls_is_answered_with_the_chain() {
     let (_ctx, grain) = start();
     let error = grain.call(Notes::call_yourself).unwrap_err();
-    assert_eq!(error, "the call would wait for itself: notes/first");
+    assert_eq!(error, "deadlock: the call would wait for itself: notes/first");
     let error = grain.call(|grain| grain.call_and_be_called("second".to_owned())).unwrap_err();
     assert!(error.contains("notes/first -> notes/second -> notes/first"), "{error}");
 }

@@ -93,7 +93,8 @@ pub struct Silo {
     tracker: TaskTracker,
     /// The silo's folder and the lock on its name; given back when the silo is dropped.
     _home: home::Home,
-    _edges: [granary_http::EdgeServer; 2],
+    /// Gateway and admin API.
+    edges: [granary_http::EdgeServer; 2],
 }
 
 impl Silo {
@@ -135,14 +136,17 @@ impl Silo {
         let until = tokio::time::Instant::now() + deadline;
         let parts = Arc::clone(&self.parts);
         parts.membership.tell(Event::Leave).await;
-        wait_for(&parts, deadline, |standing| !matches!(standing, Standing::Active | Standing::Joining))
-            .await;
+        let told = |standing: &Standing| !matches!(standing, Standing::Active | Standing::Joining);
+        wait_for(&parts, (deadline / 4).min(LEAVE_RESERVE), told).await;
         tokio::time::sleep(READINESS_LAG).await;
         let within =
             until.saturating_duration_since(tokio::time::Instant::now()).saturating_sub(LEAVE_RESERVE);
         let report = parts.grains.drain(within, true).await;
         // Calls that still came in were passed on; now the edges close behind the last of them.
         self.switches.gateway.cancel();
+        let left = until.saturating_duration_since(tokio::time::Instant::now()).min(LEAVE_RESERVE);
+        let [gateway, _] = &self.edges;
+        let _ = tokio::time::timeout(left, gateway.drained()).await;
         parts.membership.tell(Event::Finish).await;
         wait_for(&parts, LEAVE_RESERVE, |standing| {
             matches!(standing, Standing::Left | Standing::Fatal(_) | Standing::JoinFailed(_))

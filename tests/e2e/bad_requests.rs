@@ -25,8 +25,10 @@ fn wrong_calls_are_told_what_is_wrong_and_where() {
         for part in parts {
             assert!(answer.detail().contains(part), "{part:?} is missing in {answer:?}");
         }
-        let output = silo.cli(&["call", grain, method, "--json", &arguments.to_string()]);
-        output.fails(65, &[]);
+        // A bare value is one argument on the command line; over HTTP the body is an array or an object.
+        if !arguments.is_number() {
+            silo.cli(&["call", grain, method, "--json", &arguments.to_string()]).fails(65, &[]);
+        }
     }
     let broken = gateway.post("/v1/grains/counter/a/increment", b"[5").unwrap();
     assert_eq!(broken.status, 400, "{broken:?}");

@@ -71,8 +71,7 @@ fn a_concurrent_writer_is_an_etag_conflict_and_the_next_call_reads_again() {
     let database = cluster.data().join("cluster/state.db");
     let database = rusqlite::Connection::open(database).unwrap();
     database.busy_timeout(Duration::from_secs(5)).unwrap();
-    let changed =
-        database.execute("UPDATE grain_state SET revision = revision + 1 WHERE grain_key = 'ann'", []);
+    let changed = database.execute("UPDATE state SET etag = etag || 'x' WHERE grain_key = 'ann'", []);
     assert_eq!(changed.unwrap(), 1);
     let conflict = silo.gateway().call("account/ann", "deposit", &json!([1])).unwrap().ok();
     assert_eq!(conflict, json!({ "err": "conflict" }));

@@ -22,7 +22,7 @@ fn each_way_to_fail_is_one_line_and_the_next_call_gets_a_fresh_activation() {
         ("s", "spin", json!([]), "CPU"),
         ("r", "recurse", json!([100_000_000_u64]), "stack"),
         ("a", "allocate", json!([4_000]), "memory"),
-        ("o", "oversize", json!([16 << 20]), "result"),
+        ("o", "oversize", json!([16 << 20]), "larger than"),
     ] {
         let answer = call(&silo, key, method, &arguments);
         assert_eq!((answer.status, answer.code()), (500, "failed"), "{method}: {answer:?}");

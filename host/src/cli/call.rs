@@ -21,8 +21,8 @@ pub(crate) struct CallArgs {
     grain: String,
     /// The method: METHOD, INTERFACE.METHOD or NAMESPACE:PACKAGE/INTERFACE.METHOD.
     method: String,
-    /// The arguments in WAVE, one word each: 5 "text" true [1,2] {name: "x"}.
-    #[arg(allow_hyphen_values = true)]
+    /// The arguments in WAVE, one word each: 5 -5 "text" true [1,2] {name: "x"}. After `--` everything is one.
+    #[arg(allow_negative_numbers = true)]
     arguments: Vec<String>,
     /// The arguments are JSON values, or one JSON array or object of all of them; so is the result.
     #[arg(long)]
@@ -59,4 +59,36 @@ fn arguments(args: &CallArgs) -> (String, bool) {
         several => format!("[{}]", several.join(",")),
     };
     (text, true)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        call: CallArgs,
+    }
+
+    fn parse(words: &[&str]) -> CallArgs {
+        Line::try_parse_from([&["call", "c/a", "m"], words].concat()).unwrap().call
+    }
+
+    #[test]
+    fn flags_after_arguments_are_flags_and_negative_numbers_are_arguments() {
+        let call = parse(&["-5", "\"x\"", "--admin", "http://x", "--timeout", "1s"]);
+        assert_eq!(call.arguments, ["-5", "\"x\""]);
+        assert_eq!(call.target.admin, "http://x");
+        assert_eq!(arguments(&call), ("-5, \"x\"".to_owned(), false));
+    }
+
+    #[test]
+    fn json_is_one_list_or_one_value_for_each_word() {
+        assert_eq!(arguments(&parse(&["--json", "[5]"])).0, "[5]");
+        assert_eq!(arguments(&parse(&["5", "{\"a\":1}", "--json"])).0, "[5,{\"a\":1}]");
+        assert_eq!(arguments(&parse(&["--json"])).0, "[]");
+    }
 }

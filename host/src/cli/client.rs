@@ -88,22 +88,32 @@ impl Client {
     }
 
     fn text(&self, sent: Result<ureq::http::Response<ureq::Body>, ureq::Error>) -> Result<String, CliError> {
-        let mut response = sent.map_err(|error| {
-            CliError::new(
-                exit_code::UNAVAILABLE,
-                format!(
-                    "no silo answers at {}: {error}\nstart one with `granary silo`, or name another with --admin or \
-                     GRANARY_URL",
-                    self.base
-                ),
-            )
-        })?;
+        let mut response = sent.map_err(|error| self.no_answer(&error))?;
         let status = response.status().as_u16();
         let text =
             response.body_mut().with_config().limit(ANSWER_BYTES_MAX).read_to_string().map_err(|error| {
                 CliError::new(exit_code::UNAVAILABLE, format!("{} broke off its answer: {error}", self.base))
             })?;
         if status < 300 { Ok(text) } else { Err(problem(status, &text)) }
+    }
+}
+
+impl Client {
+    fn no_answer(&self, error: &ureq::Error) -> CliError {
+        match error {
+            ureq::Error::Timeout(which) if *which != ureq::Timeout::Connect => CliError::new(
+                exit_code::FAILED,
+                format!("{} did not answer in time; what was asked may have happened", self.base),
+            ),
+            error => CliError::new(
+                exit_code::UNAVAILABLE,
+                format!(
+                    "no silo answers at {}: {error}\nstart one with `granary silo`, or name another with --admin or \
+                     GRANARY_URL",
+                    self.base
+                ),
+            ),
+        }
     }
 }
 

@@ -1,10 +1,15 @@
 //! `granary migrate TYPE/KEY --to SILO`.
 
+use std::time::Duration;
+
 use clap::Args;
 use serde_json::Value;
 
 use super::client::{Client, escape, grain_path};
 use super::{CliError, Output, OutputFormat, Target, output};
+
+/// Longer than the silo takes to give up, so that its answer is seen.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Move a live activation to another silo, its state intact and no call lost.
 #[derive(Debug, Args)]
@@ -22,7 +27,7 @@ pub(crate) struct MigrateArgs {
 
 pub(crate) fn run(args: &MigrateArgs) -> Result<(), CliError> {
     let path = format!("/v1/activations/{}/migrate?to={}", grain_path(&args.grain)?, escape(&args.to));
-    let report = Client::new(&args.target)?.post(&path, &[])?;
+    let report = Client::with_timeout(&args.target, TIMEOUT)?.post(&path, &[])?;
     if args.output.output == OutputFormat::Json {
         return output::data(&output::pretty(&report));
     }

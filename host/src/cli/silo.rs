@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::{CliError, output};
 use crate::silo::{Silo, SiloConfig, StartError, StopReason};
@@ -51,6 +52,7 @@ pub(crate) struct SiloArgs {
 
 pub(crate) fn run(args: SiloArgs) -> Result<(), CliError> {
     telemetry::init();
+    raise_descriptor_limit();
     let config = SiloConfig {
         name: args.name,
         data: args.data,
@@ -83,10 +85,13 @@ async fn serve(config: SiloConfig) -> Result<(), CliError> {
         () = signals.next() => return Ok(()),
     };
     let addresses = silo.addresses();
-    output::data(&format!(
+    let told = output::data(&format!(
         "silo {} is ready: listen {}, gateway http://{}, admin http://{}",
         addresses.name, addresses.listen, addresses.gateway, addresses.admin
-    ))?;
+    ));
+    if let Err(error) = told {
+        output::note(&error.message);
+    }
     let reason = tokio::select! {
         () = signals.next() => StopReason::Asked,
         reason = silo.ended() => reason,
@@ -102,6 +107,16 @@ async fn serve(config: SiloConfig) -> Result<(), CliError> {
             Ok(())
         }
         () = signals.next() => Err(CliError::new(exit_code::TERMINATED, "stopped at once by a second signal")),
+    }
+}
+
+/// Takes all file descriptors that the system grants: each connection is one, and the usual soft limit is less
+/// than an edge's bound on connections.
+fn raise_descriptor_limit() {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    if let Err(error) = setrlimit(Resource::Nofile, limit) {
+        tracing::warn!(%error, "cannot raise the limit of open files");
     }
 }
 

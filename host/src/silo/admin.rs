@@ -111,6 +111,8 @@ pub(crate) async fn ask(
 fn code_of(status: StatusCode) -> &'static str {
     match status.as_u16() {
         400 => "bad-request",
+        422 => "bad-component",
+        504 => "timed-out",
         404 => "not-found",
         409 => "conflict",
         503 => "unavailable",
@@ -151,7 +153,17 @@ async fn migrate(parts: &Parts, grain: GrainId, to: String) -> Result<Value, Pro
         )));
     }
     match locate(parts, &grain).await? {
-        Some(silo) => ask(parts, silo, SiloQuestion::Migrate(grain, to), MIGRATE_TIMEOUT).await,
+        Some(silo) => {
+            let question = SiloQuestion::Migrate(grain.clone(), to);
+            let answer = ask(parts, silo, question.clone(), MIGRATE_TIMEOUT).await;
+            // The grain may have moved by itself between the two questions: then ask its new silo, once.
+            match (&answer, locate(parts, &grain).await) {
+                (Err(problem), Ok(Some(now))) if problem.status == 404 && now != silo => {
+                    ask(parts, now, question, MIGRATE_TIMEOUT).await
+                }
+                _ => answer,
+            }
+        }
         None => Err(Problem::not_found(format!(
             "{grain} is not active, so there is nothing to move: call it first"
         ))),

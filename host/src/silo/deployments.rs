@@ -14,9 +14,9 @@ use granary_core::id::{Digest, GrainType, SiloAddress};
 use granary_core::membership::table::CasOutcome;
 use granary_store::{BlobStore, DeploymentRecord, DeploymentStore, StoreError};
 use granary_wasm::WasmEngine;
-use granary_wasm::artifact::Compiler;
+use granary_wasm::artifact::{CompileError, Compiler};
 use granary_wasm::inspect::{InspectError, Inspection, inspect};
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::manifests::ManifestsHandle;
@@ -32,6 +32,9 @@ const CAS_ATTEMPTS_MAX: u32 = 16;
 
 /// How long a deploy waits until every Active silo serves the component.
 const SPREAD_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// How many components are taken in at once; further deploys wait.
+const DEPLOYS_MAX: usize = 2;
 
 /// How long a component that could not be loaded is left alone before it is tried again.
 const LOAD_RETRY: Duration = Duration::from_secs(10);
@@ -101,6 +104,10 @@ pub(crate) struct Deployments {
     applied: watch::Sender<u64>,
     /// Why types of the record are not served here, with the time of the last try.
     failures: Mutex<BTreeMap<String, Failure>>,
+    /// One at a time: a slower reader of older records must not undo what a faster one applied.
+    applying: tokio::sync::Mutex<()>,
+    /// One permit for each component that is being taken in.
+    taking: Semaphore,
 }
 
 #[derive(Debug, Clone)]
@@ -118,7 +125,14 @@ impl std::fmt::Debug for Deployments {
 
 impl Deployments {
     pub(crate) fn new(parts: DeploymentsParts) -> Self {
-        Self { parts, wake: Notify::new(), applied: watch::Sender::new(0), failures: Mutex::default() }
+        Self {
+            parts,
+            wake: Notify::new(),
+            applied: watch::Sender::new(0),
+            failures: Mutex::default(),
+            applying: tokio::sync::Mutex::default(),
+            taking: Semaphore::new(DEPLOYS_MAX),
+        }
     }
 
     /// Applies the records now and then, and whenever it is woken, until `cancel`.
@@ -143,6 +157,7 @@ impl Deployments {
     /// Brings this silo's types in line with the records. Types that cannot be loaded are reported and tried again
     /// later; the others are served.
     pub(crate) async fn apply(&self) -> Result<(), StoreError> {
+        let _one_at_a_time = self.applying.lock().await;
         let (version, records) = self.parts.records.read().await?;
         let failed = self.failures.lock().is_ok_and(|failures| !failures.is_empty());
         if version == *self.applied.borrow() && !failed {
@@ -234,10 +249,12 @@ impl Deployments {
         bytes: &[u8],
         properties: &BTreeMap<String, String>,
     ) -> Result<Arc<dyn GrainClass>, DeployError> {
-        let component =
-            self.parts.compiler.compile(bytes).await.map_err(|error| {
+        let component = self.parts.compiler.compile(bytes).await.map_err(|error| match error {
+            CompileError::Refused(_) | CompileError::GivenUp(_) => {
                 DeployError::BadComponent(format!("the component does not compile: {error}"))
-            })?;
+            }
+            other => DeployError::Unavailable(format!("this silo cannot compile at present: {other}")),
+        })?;
         granary_wasm::Class::new(self.parts.engine.clone(), inspection, &component, properties)
             .map(|class| class as Arc<dyn GrainClass>)
             .map_err(|error| DeployError::BadComponent(error.to_string()))
@@ -246,6 +263,10 @@ impl Deployments {
     /// Takes a component in: checked, compiled, stored, recorded; returns when every Active silo serves it, or says
     /// which does not.
     pub(crate) async fn deploy(&self, request: DeployRequest) -> Result<DeployReport, DeployError> {
+        // Waits its turn: inspecting and compiling are the largest work that a request can cause.
+        let _permit = tokio::time::timeout(SPREAD_TIMEOUT, self.taking.acquire()).await.map_err(|_| {
+            DeployError::Unavailable("other components are being taken in: try again".to_owned())
+        })?;
         let inspection = inspect_apart(request.component.clone()).await?;
         let class = self.class(&inspection, &request.component, &request.properties).await?;
         let info = class.info();

@@ -89,7 +89,14 @@ pub(crate) fn start(
         }
         Step::Done
     };
-    tracker.spawn(drive(machine, events, execute, cancel));
+    let ended = Arc::clone(&waiting);
+    tracker.spawn(async move {
+        drive(machine, events, execute, cancel).await;
+        // The inbox is gone with the machine, so whoever still waits would wait for ever.
+        if let Ok(mut callers) = ended.callers.lock() {
+            callers.clear();
+        }
+    });
     DirectoryHandle { inbox, waiting }
 }
 

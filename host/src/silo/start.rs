@@ -47,6 +47,9 @@ fn internal(error: impl std::fmt::Display) -> StartError {
 
 /// Starts a silo; see [`Silo::start`].
 pub(super) async fn start(config: SiloConfig) -> Result<Silo, StartError> {
+    if let Some(path) = &config.ready_file {
+        remove_ready_file(path).map_err(config_error)?;
+    }
     let listeners = config.bind().map_err(config_error)?;
     // The store first: it checks the format and the rights of the data directory as a whole.
     let store = SqliteStore::open(&config.data, OpenOptions::default()).map_err(config_error)?;
@@ -68,7 +71,7 @@ pub(super) async fn start(config: SiloConfig) -> Result<Silo, StartError> {
         switches,
         tracker,
         _home: home,
-        _edges: edges,
+        edges,
     };
     // A type that cannot be loaded is reported and tried again; it does not keep the silo from joining.
     parts.deployments.apply().await.map_err(|error| StartError::Cluster(error.to_string()))?;
@@ -340,6 +343,16 @@ async fn join(parts: &Parts) -> Result<(), StartError> {
         }
         Ok(other) => Err(StartError::Cluster(format!("cannot join the cluster: {other:?}"))),
         Err(_) => Err(internal("the membership thread ended")),
+    }
+}
+
+/// What an earlier silo left there would tell its ports to whoever waits for this one's.
+fn remove_ready_file(path: &Path) -> Result<(), String> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(format!("cannot replace the ready file {}: {error}", path.display()))
+        }
+        _ => Ok(()),
     }
 }
 

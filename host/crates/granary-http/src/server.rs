@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
-use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::header::{CONTENT_TYPE, HeaderValue, ORIGIN, RETRY_AFTER};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -43,6 +43,8 @@ pub struct EdgeLimits {
     pub header_timeout: Duration,
     /// Between two pieces of a body.
     pub body_timeout: Duration,
+    /// For a whole body.
+    pub body_total_timeout: Duration,
     /// Bytes of a request's body.
     pub body_bytes_max: usize,
     /// How long open requests may go on after the drain began.
@@ -57,6 +59,7 @@ impl EdgeLimits {
             connections_max: 4_096,
             header_timeout: Duration::from_secs(4),
             body_timeout: Duration::from_secs(4),
+            body_total_timeout: Duration::from_secs(60),
             body_bytes_max: match kind {
                 EdgeKind::Gateway => 1 << 20,
                 EdgeKind::Admin => 50 << 20,
@@ -80,6 +83,8 @@ pub struct EdgeStats {
 #[derive(Debug)]
 pub struct EdgeServer {
     shared: Arc<Shared>,
+    /// Cancelled when the last open request has ended after the drain began.
+    drained: CancellationToken,
 }
 
 struct Shared {
@@ -121,8 +126,20 @@ impl EdgeServer {
             quiet: QuietLog::new(kind),
             permits,
         });
-        tracker.spawn(accept_loop(Arc::clone(&shared), listener, tracker.clone(), cancel));
-        Self { shared }
+        let drained = CancellationToken::new();
+        let (accepting, when_drained) = (Arc::clone(&shared), drained.clone().drop_guard());
+        let connections = tracker.clone();
+        tracker.spawn(async move {
+            let _when_drained = when_drained;
+            accept_loop(accepting, listener, connections, cancel).await;
+        });
+        Self { shared, drained }
+    }
+
+    /// Waits until the server was told to end and its open requests have ended, or were dropped at the drain
+    /// timeout.
+    pub async fn drained(&self) {
+        self.drained.cancelled().await;
     }
 
     #[must_use]
@@ -214,6 +231,10 @@ async fn respond(shared: &Shared, request: Request<Incoming>) -> Reply {
 
 async fn route(shared: &Shared, request: Request<Incoming>) -> Result<Reply, Problem> {
     let (parts, body) = request.into_parts();
+    // A page in a browser on this host could otherwise reach the admin API, which trusts loopback.
+    if parts.headers.contains_key(ORIGIN) && parts.method != Method::GET {
+        return Err(Problem::new(StatusCode::FORBIDDEN, "forbidden", "requests of web pages are not served"));
+    }
     let segments = routes::segments(parts.uri.path())?;
     let segments: Vec<&str> = segments.iter().map(String::as_str).collect();
     if let Some(reply) = probes(shared, &parts.method, &segments, parts.uri.query()) {
@@ -275,7 +296,18 @@ fn probes(shared: &Shared, method: &Method, segments: &[&str], query: Option<&st
     }
 }
 
-async fn read_body(shared: &Shared, mut body: Incoming) -> Result<Bytes, Problem> {
+async fn read_body(shared: &Shared, body: Incoming) -> Result<Bytes, Problem> {
+    let late =
+        || Problem::new(StatusCode::REQUEST_TIMEOUT, "body-timeout", "the body did not arrive in time");
+    let read = read_pieces(shared, body, late);
+    tokio::time::timeout(shared.limits.body_total_timeout, read).await.map_err(|_| late())?
+}
+
+async fn read_pieces(
+    shared: &Shared,
+    mut body: Incoming,
+    late: impl Fn() -> Problem,
+) -> Result<Bytes, Problem> {
     let max = shared.limits.body_bytes_max;
     let too_large = || {
         Problem::new(
@@ -289,9 +321,8 @@ async fn read_body(shared: &Shared, mut body: Incoming) -> Result<Bytes, Problem
     }
     let mut bytes = BytesMut::new();
     loop {
-        let frame = tokio::time::timeout(shared.limits.body_timeout, body.frame()).await.map_err(|_| {
-            Problem::new(StatusCode::REQUEST_TIMEOUT, "body-timeout", "the body did not arrive in time")
-        })?;
+        let frame =
+            tokio::time::timeout(shared.limits.body_timeout, body.frame()).await.map_err(|_| late())?;
         let Some(frame) = frame else { return Ok(bytes.freeze()) };
         let frame =
             frame.map_err(|error| Problem::bad_request(format!("the body cannot be read: {error}")))?;
