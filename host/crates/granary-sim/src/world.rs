@@ -130,8 +130,9 @@ impl World {
             if let Some(broken) = self.checks.broken.take() {
                 return Err(self.failure(seed, broken));
             }
-            let complaint = self.complaint();
-            match complaint {
+            // An entry of a migration target that has ended may be left; it goes with the next call to its grain. So
+            // the directories are compared only after calls to all grains.
+            match self.complaint().or_else(|| if asked { self.audit() } else { None }) {
                 None if asked => return Ok(self.report()),
                 None => {
                     asked = true;
@@ -425,11 +426,16 @@ impl World {
         if !self.open_calls.is_empty() {
             return Some(format!("calls {:?} are open", self.open_calls));
         }
+        None
+    }
+
+    /// Compares the directories with what really runs.
+    fn audit(&self) -> Option<String> {
+        let silos: Vec<_> = self.places.iter().filter_map(|place| place.process.as_ref()).collect();
         audit(&silos, &self.names)
     }
 }
 
-/// Compares the directories with what really runs.
 fn audit(silos: &[&Silo], names: &Names) -> Option<String> {
     let mut real: BTreeMap<GrainId, (SiloAddress, granary_core::id::ActivationId)> = BTreeMap::new();
     for silo in silos {

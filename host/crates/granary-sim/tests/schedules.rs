@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const REGRESSION_SEEDS: &[u64] = &[6, 69, 181, 1_017, 7_441, 11_252, 42_828, 47_023];
 
 /// Schedules of the normal run.
-const SEEDS: u64 = 3_000;
+const SEEDS: u64 = 2_000;
 
 fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
