@@ -40,9 +40,12 @@ fn listings_and_descriptions_say_what_is_there() {
     let names: Vec<&str> =
         silos.as_array().unwrap().iter().map(|row| row["name"].as_str().unwrap()).collect();
     assert_eq!(names.len(), 2, "{silos}");
-    let grains = list("grains");
-    assert_eq!(grains[0]["type"], "counter");
-    assert_eq!(grains[0]["silos"].as_array().unwrap().len(), 2, "{grains}");
+    // A deploy waits for the asked silo's own view of the manifests; the other's may follow a moment later.
+    granary_tests::wait_until(std::time::Duration::from_secs(10), "silo-2 knows both manifests", || {
+        let grains = list("grains");
+        assert_eq!(grains[0]["type"], "counter");
+        if grains[0]["silos"].as_array().unwrap().len() == 2 { Ok(()) } else { Err(grains) }
+    });
     assert_eq!(list("activations")[0]["grain"], "counter/a");
     assert_eq!(list("deployments")[0]["revision"], 1);
     let described = one.describe("counter/a");

@@ -53,7 +53,10 @@ fn attack(silo: &Silo, what: &str, run: impl Fn(&str)) {
         run(port);
         let grown = silo.rss().saturating_sub(rss);
         assert!(grown <= GROWTH_BYTES_MAX, "{what} at {port}: memory grew by {grown} bytes");
-        let lines: Vec<String> = silo.log().lines().skip(log.lines().count()).map(str::to_owned).collect();
+        // What the edges and the network say; a busy machine may make other parts speak.
+        let of_strangers = |line: &&str| line.contains("granary_http") || line.contains("granary_net");
+        let now = silo.log();
+        let lines: Vec<&str> = now.lines().skip(log.lines().count()).filter(of_strangers).collect();
         assert!(lines.len() <= 1, "{what} at {port}: more than one log line: {lines:#?}");
     }
     assert_eq!(silo.cli(&["call", "counter/a", "increment", "0"]).ok(), "0");
@@ -96,11 +99,14 @@ fn half_open_and_idle_connections_are_closed() {
         assert_closed(stream, since, "a half-sent head");
     });
     attack(&silo, "1 000 idle connections", |port| {
-        let since = Instant::now();
-        let streams: Vec<TcpStream> = (0..1_000).filter_map(|_| TcpStream::connect(port).ok()).collect();
+        let open = |_| TcpStream::connect(port).ok().map(|stream| (stream, Instant::now()));
+        let streams: Vec<(TcpStream, Instant)> = (0..1_000).filter_map(open).collect();
         assert!(streams.len() >= 500, "only {} connections", streams.len());
-        for stream in streams {
-            assert_closed(stream, since, "an idle connection");
-        }
+        // Each waits on its own, so that reading one does not hold up the clock of another.
+        std::thread::scope(|scope| {
+            for (stream, since) in streams {
+                scope.spawn(move || assert_closed(stream, since, "an idle connection"));
+            }
+        });
     });
 }

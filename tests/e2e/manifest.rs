@@ -1,8 +1,9 @@
 //! Manifests: the canonical hash from the command line, and what silos publish.
 
 use std::path::Path;
+use std::time::Duration;
 
-use granary_tests::{Cluster, cli_in, guest};
+use granary_tests::{Cluster, cli_in, guest, wait_until};
 use serde_json::Value;
 
 fn hash(text: &str) -> granary_tests::CliOutput {
@@ -65,10 +66,13 @@ fn silos_publish_types_interfaces_versions_and_properties_as_inspect_shows_them(
     let cluster = Cluster::new();
     let (one, two) = (cluster.start("silo-1"), cluster.start("silo-2"));
     one.deploy(&["counter", "account"]);
-    let shown: Value = serde_json::from_str(two.cli(&["manifest", "show", "--output", "json"]).ok()).unwrap();
+    let shown = wait_until(Duration::from_secs(10), "silo-2 knows both manifests", || {
+        let shown: Value =
+            serde_json::from_str(two.cli(&["manifest", "show", "--output", "json"]).ok()).unwrap();
+        let same = shown.as_array().unwrap().len() == 2 && shown[0]["hash"] == shown[1]["hash"];
+        if same { Ok(shown) } else { Err(shown) }
+    });
     let silos = shown.as_array().unwrap();
-    assert_eq!(silos.len(), 2);
-    assert_eq!(silos[0]["hash"], silos[1]["hash"]);
     let inspected = cli_in(
         Path::new("."),
         "127.0.0.1:1",

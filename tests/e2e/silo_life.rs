@@ -85,11 +85,15 @@ fn sigterm_moves_what_can_move_and_no_call_through_the_other_gateway_fails() {
         }
         assert_eq!(total, calls + 100 * grains.len() as u64, "state was lost on the way");
     });
-    let silos = one.admin().get("/v1/silos").unwrap().ok();
-    assert!(
-        silos.as_array().unwrap().iter().all(|row| row["name"] != "silo-2" || row["status"] == "dead"),
-        "{silos}"
-    );
+    wait_until_dead(&one, "silo-2");
+}
+
+fn wait_until_dead(witness: &granary_tests::Silo, name: &str) {
+    wait_until(Duration::from_secs(30), &format!("{name} is gone"), || {
+        let silos = witness.admin().get("/v1/silos")?.ok();
+        let dead = |row: &serde_json::Value| row["name"] != name || row["status"] == "dead";
+        if silos.as_array().unwrap().iter().all(dead) { Ok(()) } else { Err(silos.to_string()) }
+    });
 }
 
 #[test]
@@ -99,11 +103,7 @@ fn a_drain_asked_for_by_command_line_stops_the_silo() {
     one.deploy(&["counter"]);
     one.cli(&["drain", "silo-9"]).fails(65, &["silo-9"]);
     let _ = one.cli(&["drain", "silo-2"]).ok();
-    wait_until(Duration::from_secs(30), "silo-2 is gone", || {
-        let silos = one.admin().get("/v1/silos")?.ok();
-        let dead = |row: &serde_json::Value| row["name"] != "silo-2" || row["status"] == "dead";
-        if silos.as_array().unwrap().iter().all(dead) { Ok(()) } else { Err(silos.to_string()) }
-    });
+    wait_until_dead(&one, "silo-2");
     assert_eq!(one.cli(&["call", "counter/x", "increment", "1"]).ok(), "1");
     drop(two);
 }
@@ -138,7 +138,7 @@ fn a_silo_that_cannot_start_says_why_with_exit_code_64() {
     assert!(error.contains("a-file"), "{error}");
 
     let newer = tempfile::tempdir().unwrap();
-    let first = granary_tests::Cluster::new();
+    let first = Cluster::new();
     drop(first.start("silo-1"));
     let format = std::fs::read_dir(first.data()).unwrap().map(|entry| entry.unwrap().path());
     let format = format.filter(|path| path.file_name().is_some_and(|name| name == "format")).last().unwrap();

@@ -57,7 +57,7 @@ impl EdgeLimits {
     pub fn of(kind: EdgeKind) -> Self {
         Self {
             connections_max: 4_096,
-            header_timeout: Duration::from_secs(4),
+            header_timeout: Duration::from_secs(3),
             body_timeout: Duration::from_secs(4),
             body_total_timeout: Duration::from_secs(60),
             body_bytes_max: match kind {

@@ -52,7 +52,7 @@ pub struct NetLimits {
 impl Default for NetLimits {
     fn default() -> Self {
         Self {
-            handshake_timeout: Duration::from_secs(4),
+            handshake_timeout: Duration::from_secs(3),
             connect_timeout: Duration::from_secs(2),
             retry_delay_min: Duration::from_millis(50),
             retry_delay_max: Duration::from_secs(1),

@@ -20,7 +20,8 @@ const INSTANCES_MAX: usize = 200;
 const TABLES_MAX: usize = 200;
 const MEMORIES_MAX: usize = 32;
 
-/// How long a guest may wait in a turn that has no deadline.
+/// How long a guest may always wait in a turn. A caller that gives up earlier does not end the turn: the next
+/// caller's activation is not lost because this one was in a hurry.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// The longest deadline that is taken at its word; beyond it, adding to a time could overflow.
@@ -112,7 +113,7 @@ impl RunningTurn {
 
     /// Until when the guest may wait.
     pub(crate) fn wait_until(&self) -> Instant {
-        self.started + self.context.remaining.unwrap_or(WAIT_MAX).min(CALL_TIME_MAX)
+        self.started + self.context.remaining.unwrap_or(WAIT_MAX).clamp(WAIT_MAX, CALL_TIME_MAX)
     }
 
     pub(crate) fn request_value(&self, key: &str) -> Option<&str> {
