@@ -172,9 +172,9 @@ impl Drop for Silo {
         let _ = self.child.wait();
         if std::thread::panicking() {
             let log = self.log();
-            let tail: Vec<&str> = log.lines().rev().take(60).collect();
+            let earlier = log.lines().count().saturating_sub(60);
             eprintln!("--- the last lines of silo {}:", self.name);
-            for line in tail.into_iter().rev() {
+            for line in log.lines().skip(earlier) {
                 eprintln!("{line}");
             }
         }

@@ -89,7 +89,8 @@ impl SiloConfig {
         let mut last = Err(ListenError::DefaultsInUse);
         for set in 0..DEFAULT_PORT_SETS {
             let or_default = |address: Option<SocketAddr>, port: u16| {
-                address.unwrap_or(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port + set * 10))
+                let default = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port + set * 10);
+                address.unwrap_or(default)
             };
             let bound = (|| {
                 Ok(Listeners {

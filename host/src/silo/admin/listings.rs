@@ -69,14 +69,13 @@ pub(super) async fn activations(parts: &Parts) -> Result<Value, Problem> {
 
 /// Puts the same question to all silos at once, and joins the lists that they answer.
 async fn gather(parts: &Parts, question: &SiloQuestion) -> Vec<Value> {
-    let silos: Vec<SiloAddress> = parts
-        .view()
+    let view = parts.view();
+    let hosting = view
         .members
         .iter()
         .filter(|(_, member)| matches!(member.status, SiloStatus::Active | SiloStatus::ShuttingDown))
-        .map(|(silo, _)| *silo)
-        .collect();
-    let answers = silos.into_iter().map(|silo| async move {
+        .map(|(silo, _): (&SiloAddress, _)| *silo);
+    let answers = hosting.map(|silo| async move {
         match ask(parts, silo, question.clone(), ASK_TIMEOUT).await {
             Ok(Value::Array(rows)) => rows,
             Ok(_) => Vec::new(),
