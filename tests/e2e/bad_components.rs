@@ -18,7 +18,7 @@ fn what_is_no_grain_is_refused_by_name_and_others_go_on() {
     let core = deploy(&cluster, &silo, "core.wasm", &fixture("core-module"));
     core.fails(65, &["core module", "wasm32-wasip2"]);
     deploy(&cluster, &silo, "cut.wasm", &counter[..counter.len() / 2]).fails(65, &[]);
-    let mut garbage = counter.clone();
+    let mut garbage = counter;
     for byte in &mut garbage[1_000..1_400] {
         *byte ^= 0x5a;
     }

@@ -4,7 +4,8 @@
     clippy::expect_used,
     clippy::panic,
     clippy::indexing_slicing,
-    reason = "helpers of tests fail by panicking"
+    clippy::needless_collect,
+    reason = "helpers of tests fail by panicking, and collecting threads starts them"
 )]
 
 mod bad_components;
