@@ -150,6 +150,18 @@ fn a_silo_that_cannot_start_says_why_with_exit_code_64() {
     assert_eq!(code, 64, "{error}");
     assert!(error.contains("999"), "{error}");
 
+    let read_only = tempfile::tempdir().unwrap();
+    let set_mode = |mode| {
+        use std::os::unix::fs::PermissionsExt as _;
+        std::fs::set_permissions(read_only.path(), std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    set_mode(0o555);
+    let path = read_only.path().to_str().unwrap();
+    let (code, error) = try_start(&[&["--data", path, "--listen", zero], &ports[..]].concat());
+    set_mode(0o755);
+    assert_eq!(code, 64, "{error}");
+    assert!(error.contains(path), "{error}");
+
     let (code, error) = try_start(&["--data", data, "--listen", "0.0.0.0:0"]);
     assert_eq!(code, 64, "{error}");
     assert!(error.contains("--listen"), "{error}");

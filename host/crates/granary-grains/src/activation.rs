@@ -117,6 +117,8 @@ struct Shared {
     failure: Option<String>,
     fence: u64,
     keep_alive_until: Option<Instant>,
+    /// The target of a migration that was given up, until it has confirmed that it is gone.
+    unsettled: Option<(SiloAddress, ActivationId)>,
     last_used: Instant,
     /// When the running call's time is up; `None` outside calls.
     turn_deadline: Option<Instant>,
@@ -148,6 +150,7 @@ impl Activation {
                 signals: Vec::new(),
                 failure: None,
                 fence: 0,
+                unsettled: None,
                 keep_alive_until: None,
                 last_used: now,
                 turn_deadline: None,
@@ -317,6 +320,15 @@ impl Activation {
         drop(shared);
         self.wake.notify_one();
         Ok(())
+    }
+
+    /// The target of a migration that was given up and has not confirmed it.
+    pub(crate) fn unsettled(&self) -> Option<(SiloAddress, ActivationId)> {
+        self.lock().unsettled
+    }
+
+    pub(crate) fn set_unsettled(&self, target: Option<(SiloAddress, ActivationId)>) {
+        self.lock().unsettled = target;
     }
 
     /// Takes the signals of the source, oldest first.

@@ -1,6 +1,7 @@
 //! The grains of one silo: the surface for the host, the gateway and the network.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use granary_core::directory::GrainAddress;
@@ -50,6 +51,8 @@ pub(crate) struct Inner {
     pub(crate) frozen: Arc<Semaphore>,
     /// Calls of other silos that wait here.
     pub(crate) inbound: InFlight,
+    /// Migration targets that their sources gave up: a restoration that arrives later is refused.
+    pub(crate) aborted: Mutex<VecDeque<ActivationId>>,
 }
 
 /// What came of asking activations to end.
@@ -77,6 +80,7 @@ impl Grains {
             one_way: Arc::new(Semaphore::new(options.one_way_max)),
             frozen: Arc::new(Semaphore::new(options.frozen_max)),
             inbound: InFlight::default(),
+            aborted: Mutex::default(),
             options,
             seams,
         }))

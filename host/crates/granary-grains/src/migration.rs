@@ -66,6 +66,9 @@ pub enum MigrateError {
     TargetRefused { silo: SiloAddress, reason: String },
     #[error("silo {silo} did not restore the grain: {reason}")]
     TargetUnreachable { silo: SiloAddress, reason: String },
+    /// An earlier migration was given up, and its target did not say that it dropped its copy.
+    #[error("the last migration's copy on silo {silo} is not known to be gone: {reason}")]
+    Unsettled { silo: SiloAddress, reason: String },
     #[error("the directory did not commit: {0}")]
     NotCommitted(String),
     /// The activation ended: it trapped in `dehydrate`, or another activation won.

@@ -42,6 +42,10 @@ pub(crate) const GO_ATTEMPTS_MAX: u32 = 5;
 /// The longest wait for the answer to one `Go` or `Abort`.
 pub(crate) const GO_TIMEOUT: Duration = Duration::from_secs(2);
 
+/// Given-up migration targets that are remembered; the oldest is forgotten first. A package is late by seconds at
+/// most.
+pub(crate) const ABORTED_MAX: usize = 4_096;
+
 /// Bounds and times; [`GrainsOptions::new`] has the defaults.
 #[derive(Debug, Clone)]
 pub struct GrainsOptions {

@@ -32,6 +32,9 @@ pub(crate) async fn leave(
     command: MigrateCommand,
 ) -> Option<End> {
     let stopped = Instant::now();
+    if let Err(error) = settle_last(inner, activation).await {
+        return stay(inner, activation, command, Stay::Resume(error));
+    }
     let to = match resolve(inner, activation.class().as_ref(), &command.target) {
         Ok(to) if to == inner.options.silo => {
             let report = MigrationReport { from: to, to, pause: Duration::ZERO, bytes: 0 };
@@ -47,7 +50,7 @@ pub(crate) async fn leave(
         Err(why) => return stay(inner, activation, command, why),
     };
     let (bytes, target) = (package.state.len(), package.target_activation);
-    if let Err(why) = restore_there(inner, to, package).await {
+    if let Err(why) = restore_there(inner, activation, to, package).await {
         return stay(inner, activation, command, why);
     }
     if let Err(why) = commit(inner, activation, to, target).await {
@@ -132,8 +135,13 @@ async fn pack(
 }
 
 /// Has the target restore the state and stay frozen.
-async fn restore_there(inner: &Arc<Inner>, to: SiloAddress, package: MigrationPackage) -> Result<(), Stay> {
-    let abort = MigrateRequest::Abort { grain: package.grain.clone(), activation: package.target_activation };
+async fn restore_there(
+    inner: &Arc<Inner>,
+    activation: &Arc<Activation>,
+    to: SiloAddress,
+    package: MigrationPackage,
+) -> Result<(), Stay> {
+    let target = package.target_activation;
     let limit = inner.options.migration_timeout;
     let answer = timeout(limit, inner.seams.peers.migrate(to, MigrateRequest::Restore(package), limit)).await;
     let reason = match answer.unwrap_or(Err(PeerError::TimedOut)) {
@@ -144,7 +152,7 @@ async fn restore_there(inner: &Arc<Inner>, to: SiloAddress, package: MigrationPa
         Err(PeerError::NotDelivered(reason)) => reason,
         Err(error) => {
             // It may be frozen there. Nothing can make it run, since only this silo asks for the commit.
-            abort_there(inner, to, abort);
+            abort_there(inner, activation, to, target);
             error.to_string()
         }
     };
@@ -154,7 +162,7 @@ async fn restore_there(inner: &Arc<Inner>, to: SiloAddress, package: MigrationPa
 /// Asks the directory to name the target, until there is an answer: in doubt the activation stays frozen.
 async fn commit(
     inner: &Arc<Inner>,
-    activation: &Activation,
+    activation: &Arc<Activation>,
     to: SiloAddress,
     target: ActivationId,
 ) -> Result<(), Stay> {
@@ -169,13 +177,12 @@ async fn commit(
         fence: 0,
         previous: Some(activation.id()),
     };
-    let abort = MigrateRequest::Abort { grain: activation.grain().clone(), activation: target };
     let (mut pause, mut doubt) = (PAUSE_MIN, false);
     loop {
         match inner.seams.directory.move_to(activation.id(), address.clone()).await {
             Ok(MoveOutcome::Moved(_)) => return Ok(()),
             Ok(MoveOutcome::NotMoved) => {
-                abort_there(inner, to, abort);
+                abort_there(inner, activation, to, target);
                 let error = MigrateError::NotCommitted("the target is gone".to_owned());
                 return Err(Stay::Resume(error));
             }
@@ -185,7 +192,7 @@ async fn commit(
             }
             Ok(MoveOutcome::Lost(winner)) => {
                 inner.metrics.activations_duplicate.add();
-                abort_there(inner, to, abort);
+                abort_there(inner, activation, to, target);
                 if let Some(winner) = winner {
                     inner.locations.insert(&winner.grain, winner.silo);
                 }
@@ -193,7 +200,7 @@ async fn commit(
                 return Err(Stay::End(error, End::duplicate(Entry::Leave)));
             }
             Err(DirectoryError::Refused(reason)) if !doubt => {
-                abort_there(inner, to, abort);
+                abort_there(inner, activation, to, target);
                 return Err(Stay::Resume(MigrateError::NotCommitted(reason)));
             }
             Err(error) => {
@@ -206,14 +213,37 @@ async fn commit(
     }
 }
 
-/// Tells the target to drop its activation. When it does not hear it, it drops it by itself later.
-fn abort_there(inner: &Arc<Inner>, to: SiloAddress, abort: MigrateRequest) {
-    let inner = Arc::clone(inner);
+/// Tells the target to drop its activation. When it does not hear it, it drops it by itself later; until it has
+/// confirmed that it did, the activation does not move again (see [`settle_last`]).
+fn abort_there(inner: &Arc<Inner>, activation: &Arc<Activation>, to: SiloAddress, target: ActivationId) {
+    activation.set_unsettled(Some((to, target)));
+    let (inner, activation) = (Arc::clone(inner), Arc::clone(activation));
     inner.tracker.clone().spawn(async move {
-        if let Err(reason) = tell(&inner, to, &abort).await {
-            tracing::debug!("silo {to} was not told to drop its migration target: {reason}");
+        match tell(&inner, to, &abort_request(&activation, target)).await {
+            Ok(()) => activation.set_unsettled(None),
+            Err(reason) => {
+                tracing::debug!("silo {to} was not told to drop its migration target: {reason}");
+            }
         }
     });
+}
+
+fn abort_request(activation: &Activation, target: ActivationId) -> MigrateRequest {
+    MigrateRequest::Abort { grain: activation.grain().clone(), activation: target }
+}
+
+/// Makes sure that no target of an earlier migration is left. A source has at most one: after the source's death a
+/// directory could not tell which of two frozen copies is the newer.
+async fn settle_last(inner: &Inner, activation: &Activation) -> Result<(), MigrateError> {
+    let Some((silo, target)) = activation.unsettled() else { return Ok(()) };
+    match tell(inner, silo, &abort_request(activation, target)).await {
+        Ok(()) => {}
+        // The copy died with its silo.
+        Err(_) if !inner.seams.types.is_active(silo) => {}
+        Err(reason) => return Err(MigrateError::Unsettled { silo, reason }),
+    }
+    activation.set_unsettled(None);
+    Ok(())
 }
 
 /// Sends a step that may be repeated, a few times.

@@ -14,7 +14,7 @@ use crate::activation::run::{self, Calls, End, Entry, Start};
 use crate::activation::{Activation, ActivationState, FrozenSignal};
 use crate::catalog::Found;
 use crate::grains::Inner;
-use crate::options::GO_TIMEOUT;
+use crate::options::{ABORTED_MAX, GO_TIMEOUT};
 use crate::seams::ThawOutcome;
 
 /// Serves a step that the source asks for.
@@ -35,6 +35,9 @@ pub(crate) async fn handle(inner: &Arc<Inner>, from: SiloAddress, request: Migra
 
 /// Starts the restoration and waits until the activation is frozen.
 async fn admit(inner: &Arc<Inner>, package: MigrationPackage) -> Result<(), String> {
+    if inner.aborted.lock().is_ok_and(|aborted| aborted.contains(&package.target_activation)) {
+        return Err("the source gave this migration up before it arrived".to_owned());
+    }
     let class = class_for(inner, &package)?;
     let Ok(permit) = Arc::clone(&inner.frozen).try_acquire_owned() else {
         return Err(format!("{} grains are moving in already", inner.options.frozen_max));
@@ -110,6 +113,13 @@ async fn go(inner: &Inner, grain: &GrainId, id: ActivationId) -> Result<(), Stri
 }
 
 async fn abort(inner: &Inner, grain: &GrainId, id: ActivationId) -> Result<(), String> {
+    // Remembered first: the package travels on another connection, and may come after this.
+    if let Ok(mut aborted) = inner.aborted.lock() {
+        if aborted.len() >= ABORTED_MAX {
+            aborted.pop_front();
+        }
+        aborted.push_back(id);
+    }
     let Some(activation) = find(inner, grain, id) else { return Ok(()) };
     let (reply, answer) = oneshot::channel();
     match activation.signal(FrozenSignal::Abort(reply)) {

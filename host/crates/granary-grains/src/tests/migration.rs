@@ -9,6 +9,7 @@ use granary_core::id::Digest;
 use tokio::time::{Instant, sleep};
 
 use super::harness::*;
+use crate::options::GO_ATTEMPTS_MAX;
 use crate::{ActivationState, MigrateError, MigrateTarget};
 
 fn to(n: u16) -> MigrateTarget {
@@ -190,11 +191,28 @@ async fn a_target_that_was_not_told_of_the_failure_drops_its_copy_by_itself() {
     stays(
         |cluster| {
             cluster.world.fault("restore", Fault::ReplyLost);
-            (0..10).for_each(|_| cluster.world.fault("abort", Fault::RequestLost));
+            (0..GO_ATTEMPTS_MAX).for_each(|_| cluster.world.fault("abort", Fault::RequestLost));
         },
         |error| matches!(error, MigrateError::TargetUnreachable { .. }),
     )
     .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_source_has_at_most_one_target_so_it_waits_until_the_last_one_is_gone() {
+    let cluster = prepared(3).await;
+    let id = grain("counter/a");
+    cluster.world.fault("restore", Fault::ReplyLost);
+    (0..2 * GO_ATTEMPTS_MAX).for_each(|_| cluster.world.fault("abort", Fault::RequestLost));
+    cluster.silos[0].migrate(&id, to(2)).await.unwrap_err();
+    sleep(Duration::from_secs(30)).await;
+    let error = cluster.silos[0].migrate(&id, to(3)).await.unwrap_err();
+    assert!(matches!(error, MigrateError::Unsettled { silo: at, .. } if at == silo(2)), "{error}");
+    assert_eq!(cluster.add(1, "counter/a").await, Ok(6));
+    // The link works again: the copy is dropped for sure, and the grain may move.
+    cluster.silos[0].migrate(&id, to(3)).await.unwrap();
+    assert_eq!(cluster.silos[1].activation_count(), 0);
+    assert_eq!(cluster.add(2, "counter/a").await, Ok(7));
 }
 
 #[tokio::test(start_paused = true)]
