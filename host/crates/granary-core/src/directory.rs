@@ -17,7 +17,6 @@
 //! directory (decision B5).
 
 mod barrier;
-pub mod cache;
 mod config;
 mod local;
 mod owner;
