@@ -27,10 +27,10 @@ use crate::exit_code;
 ///
 /// Start a silo, deploy a component to it, and call its grains:
 ///
-///     granary silo
-///     granary new counter && cd counter && granary build
-///     granary deploy counter.wasm
-///     granary call counter/alice increment 5
+///     granary silo &
+///     granary new meter && cd meter && granary build
+///     granary deploy target/wasm32-wasip2/release/meter.wasm
+///     granary call meter/alice increment 5
 #[derive(Debug, Parser)]
 #[command(name = "granary", version, about, max_term_width = 100, verbatim_doc_comment)]
 pub struct Cli {

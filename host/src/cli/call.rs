@@ -35,6 +35,9 @@ pub(crate) struct CallArgs {
 }
 
 pub(crate) fn run(args: &CallArgs) -> Result<(), CliError> {
+    if args.arguments.iter().any(|word| word.trim().is_empty()) {
+        return Err(CliError::data("an argument is empty; the empty string is '\"\"'"));
+    }
     let (arguments, json) = arguments(args);
     let path = format!("/v1/grains/{}/{}", grain_path(&args.grain)?, escape(&args.method));
     let timeout_ms = u64::try_from(args.timeout.as_millis()).unwrap_or(u64::MAX);

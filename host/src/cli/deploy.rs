@@ -27,7 +27,7 @@ pub(crate) struct DeployArgs {
     #[arg(long)]
     force: bool,
     /// Override a property of the component: NAME=VALUE.
-    #[arg(long = "property", value_name = "NAME=VALUE")]
+    #[arg(long = "property", value_name = "NAME=VALUE", value_parser = property)]
     properties: Vec<String>,
     #[command(flatten)]
     output: Output,
@@ -42,6 +42,14 @@ pub(crate) struct UndeployArgs {
     grain_type: String,
     #[command(flatten)]
     target: Target,
+}
+
+/// A property as it goes into the request.
+fn property(text: &str) -> Result<String, String> {
+    match text.split_once('=') {
+        Some((name, _)) if !name.is_empty() => Ok(text.to_owned()),
+        _ => Err("a property is NAME=VALUE, such as idle-duration=5m".to_owned()),
+    }
 }
 
 pub(crate) fn run(args: &DeployArgs) -> Result<(), CliError> {

@@ -79,6 +79,8 @@ pub(crate) fn run(args: SiloArgs) -> Result<(), CliError> {
 
 async fn serve(config: SiloConfig) -> Result<(), CliError> {
     let drain_deadline = config.drain_deadline;
+    // As a whole path: a silo started in another folder is another cluster, and should be seen to be.
+    let data = std::path::absolute(&config.data).unwrap_or_else(|_| config.data.clone());
     let mut signals = Signals::new()?;
     let mut silo = tokio::select! {
         started = Silo::start(config) => started.map_err(start_error)?,
@@ -86,8 +88,12 @@ async fn serve(config: SiloConfig) -> Result<(), CliError> {
     };
     let addresses = silo.addresses();
     let told = output::data(&format!(
-        "silo {} is ready: listen {}, gateway http://{}, admin http://{}",
-        addresses.name, addresses.listen, addresses.gateway, addresses.admin
+        "silo {} is ready: listen {}, gateway http://{}, admin http://{}, data {}",
+        addresses.name,
+        addresses.listen,
+        addresses.gateway,
+        addresses.admin,
+        data.display()
     ));
     if let Err(error) = told {
         output::note(&error.message);

@@ -16,7 +16,7 @@ pub(crate) struct WitArgs {
 
 #[derive(Debug, Subcommand)]
 enum WitVerb {
-    /// Write the package through which other grains call the grain interfaces of a contract.
+    /// Write the package through which other grains call a contract's grain interfaces, into FOLDER/deps.
     ///
     /// For acme:bank/account it is acme:bank-refs/account, with the target as first parameter, and
     /// account-send and account-async beside it. Rust grains do not need it: the SDK derives it itself.
@@ -62,6 +62,12 @@ pub(crate) fn run(args: &WitArgs) -> Result<(), CliError> {
 
 /// The derived package of the contract in a folder.
 fn derive(folder: &Path) -> Result<DerivedPackage, CliError> {
+    if !folder.is_dir() {
+        return Err(CliError::data(format!(
+            "{} is no folder: name the one with the .wit files",
+            folder.display()
+        )));
+    }
     let named = |error: String| CliError::data(format!("{}: {error}", folder.display()));
     let parse = |with_grain: bool| -> Result<(Resolve, PackageId), String> {
         let mut resolve = Resolve::default();

@@ -53,7 +53,15 @@ pub(crate) async fn serve(parts: &Parts, request: AdminRequest) -> Result<Value,
         }
         AdminRequest::Migrate { grain, to } => migrate(parts, grain, to).await,
         AdminRequest::Drain { silo } => drain(parts, &silo).await,
-        AdminRequest::Logs { grain, lines } => listings::logs(parts, grain, lines).await,
+        AdminRequest::Logs { grain, lines } => {
+            let rows = listings::logs(parts, grain.clone(), lines).await?;
+            // Lines outlive their type; without any, an unknown type is more likely a mistake.
+            let empty = rows.as_array().is_none_or(Vec::is_empty);
+            if empty && granary_grains::Types::class(&*parts.registry, grain.grain_type()).is_none() {
+                return Err(Problem::not_found(listings::unknown_type(parts, grain.grain_type().as_str())));
+            }
+            Ok(rows)
+        }
         AdminRequest::Manifest => Ok(listings::manifests(parts)),
     }
 }

@@ -15,7 +15,7 @@ use granary_core::membership::table::CasOutcome;
 use granary_store::{BlobStore, DeploymentRecord, DeploymentStore, StoreError};
 use granary_wasm::WasmEngine;
 use granary_wasm::artifact::{CompileError, Compiler};
-use granary_wasm::inspect::{InspectError, Inspection, inspect};
+use granary_wasm::inspect::{InspectError, Inspection, inspect, known_properties};
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -273,6 +273,7 @@ impl Deployments {
         self.apply().await?;
         let loaded = self.parts.registry.loaded();
         let mut notes = inspection.notes.clone();
+        notes.extend(unknown_properties(&request.properties));
         notes.extend(compatibility::check(info, &loaded, request.force).map_err(DeployError::Conflict)?);
         self.parts.blobs.put(request.component.clone()).await?;
         let (record, changed) = self.record(info, &request).await?;
@@ -385,6 +386,22 @@ impl Deployments {
     pub(crate) async fn blob(&self, digest: Digest) -> Result<Option<Vec<u8>>, StoreError> {
         self.parts.blobs.get(digest).await
     }
+}
+
+/// A remark for each override that has no meaning here: most likely its name is misspelt.
+fn unknown_properties(overrides: &BTreeMap<String, String>) -> Vec<String> {
+    let known: Vec<&str> = known_properties().collect();
+    overrides
+        .keys()
+        .filter(|name| !known.contains(&name.as_str()))
+        .map(|name| {
+            format!(
+                "property {} has no effect; those that have one are {}",
+                name.escape_debug(),
+                known.join(", ")
+            )
+        })
+        .collect()
 }
 
 /// Inspection is work on untrusted bytes for up to seconds: off the serving threads.

@@ -55,8 +55,10 @@ fn deploy(query: &[(String, String)], body: Bytes) -> Result<AdminRequest, Probl
         match key.as_str() {
             "name" | "force" => {}
             "property" => match value.split_once('=') {
-                Some((name, value)) => properties.push((name.to_owned(), value.to_owned())),
-                None => return Err(Problem::bad_request("a property is NAME=VALUE")),
+                Some((name, value)) if !name.is_empty() => {
+                    properties.push((name.to_owned(), value.to_owned()))
+                }
+                _ => return Err(Problem::bad_request("a property is NAME=VALUE")),
             },
             other => return Err(Problem::bad_request(format!("unknown query key {}", other.escape_debug()))),
         }

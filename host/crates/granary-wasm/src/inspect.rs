@@ -25,7 +25,7 @@ use wit_parser::{Resolve, WorldId};
 
 pub(crate) use contract::CONTRACT_PACKAGE;
 pub use error::{ImportProblem, InspectError};
-pub use properties::{PropertyError, apply_properties};
+pub use properties::{PropertyError, apply_properties, known_properties};
 
 /// The largest component, in bytes.
 pub const COMPONENT_BYTES_MAX: u64 = 50 << 20;

@@ -146,6 +146,11 @@ fn text(value: Value) -> String {
     }
 }
 
+/// The names of the properties that have a meaning here; others are carried along (spec A2.9).
+pub fn known_properties() -> impl Iterator<Item = &'static str> {
+    RULES.iter().map(|(name, _)| *name)
+}
+
 /// Checks all properties, and takes the limits from them; returns remarks.
 ///
 /// # Errors
