@@ -36,6 +36,14 @@ fn wrong_calls_are_told_what_is_wrong_and_where() {
     silo.cli(&["call", "counter/a", "increment"]).fails(65, &["by"]);
     silo.cli(&["call", "counter", "increment", "5"]).fails(65, &["TYPE/KEY"]);
     silo.cli(&["describe", "nothing/a"]).fails(65, &["nothing"]);
+    silo.cli(&["logs", "nothing/a"]).fails(65, &["nothing"]);
+    silo.cli(&["call", "counter/a", "increment", ""]).fails(65, &["empty"]);
+    let component = granary_tests::guest("counter");
+    let component = component.to_str().unwrap();
+    let misspelt = silo.cli(&["deploy", component, "--property", "idle-age=5m"]);
+    assert!(misspelt.stderr.contains("idle-duration"), "{misspelt:?}");
+    silo.cli(&["deploy", component, "--property", "idle-duration=soon"]).fails(65, &["idle-duration"]);
+    silo.cli(&["deploy", component, "--property", "nonsense"]).fails(2, &["NAME=VALUE"]);
     assert_eq!(silo.cli(&["call", "counter/a", "get"]).ok(), "0");
 }
 
