@@ -47,14 +47,15 @@ pub(crate) async fn drive<M: Machine>(
         let event = tokio::select! {
             biased;
             () = cancel.cancelled() => return,
-            event = inbox.recv() => match event {
-                Some(event) => event,
-                None => return,
-            },
+            // Before the inbox: what a full inbox dropped is repeated by ticks, and each tick moves the next one.
             () = timer => {
                 wake = None;
                 M::tick()
             }
+            event = inbox.recv() => match event {
+                Some(event) => event,
+                None => return,
+            },
         };
         machine.handle(clock::now(), event, &mut out);
         for command in out.drain(..) {

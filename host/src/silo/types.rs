@@ -8,6 +8,7 @@ use granary_core::hosting::{CallError, ClassInfo, GrainClass, InterfaceInfo};
 use granary_core::id::{Digest, GrainType, SiloAddress};
 use granary_core::manifest::{ClusterManifest, GrainManifest};
 use granary_core::membership::MembershipView;
+use granary_core::membership::table::SiloStatus;
 use tokio::sync::watch;
 
 /// Property of a grain type with its component's digest.
@@ -192,5 +193,9 @@ impl granary_grains::Types for TypeRegistry {
 
     fn is_active(&self, silo: SiloAddress) -> bool {
         self.view.borrow().is_active(silo)
+    }
+
+    fn is_gone(&self, silo: SiloAddress) -> bool {
+        self.view.borrow().status(silo).is_none_or(|status| status == SiloStatus::Dead)
     }
 }

@@ -327,8 +327,14 @@ impl Activation {
         self.lock().unsettled
     }
 
-    pub(crate) fn set_unsettled(&self, target: Option<(SiloAddress, ActivationId)>) {
-        self.lock().unsettled = target;
+    /// A migration was given up, and its target may still be there.
+    pub(crate) fn set_unsettled(&self, silo: SiloAddress, target: ActivationId) {
+        self.lock().unsettled = Some((silo, target));
+    }
+
+    /// This target is gone. Late news of an earlier one changes nothing.
+    pub(crate) fn settled(&self, target: ActivationId) {
+        self.lock().unsettled.take_if(|(_, unsettled)| *unsettled == target);
     }
 
     /// Takes the signals of the source, oldest first.

@@ -12,13 +12,19 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::activation::Activation;
 use crate::grains::Inner;
-use crate::migration::{self, MigrateTarget};
+use crate::migration::{self, MigrateError, MigrateTarget};
 
 /// How long no call must have come before a drained silo counts as left alone.
 const QUIET: Duration = Duration::from_millis(100);
 
 /// How long a drained silo waits to be left alone.
 const QUIET_WAIT_MAX: Duration = Duration::from_secs(3);
+
+/// How often a drain tries to move one activation.
+const MOVE_ATTEMPTS_MAX: u32 = 3;
+
+/// The pause between two tries, in which a newer view may arrive.
+const MOVE_PAUSE: Duration = Duration::from_millis(100);
 
 /// What a drain did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -148,17 +154,31 @@ async fn count_one(report: &mut DrainReport, leaving: &mut JoinSet<Option<Left>>
     true
 }
 
+/// Moves one activation to any other silo. A target that stops or died itself is no reason to lose the state while
+/// there are others, so it is tried a few times.
+async fn move_away(activation: &Activation, deadline: Instant) -> bool {
+    for attempt in 1..=MOVE_ATTEMPTS_MAX {
+        match timeout_at(deadline, migration::request(activation, MigrateTarget::Any)).await {
+            Ok(Ok(_) | Err(MigrateError::TargetSilent { .. })) => return true,
+            Ok(Err(error)) if attempt < MOVE_ATTEMPTS_MAX && error.is_of_target() => {
+                tracing::debug!(grain = %activation.grain(), "moves again: {error}");
+                sleep(MOVE_PAUSE).await;
+            }
+            Ok(Err(error)) => {
+                tracing::debug!(grain = %activation.grain(), "deactivates instead of moving: {error}");
+                return false;
+            }
+            Err(_) => return false,
+        }
+    }
+    false
+}
+
 /// Has one activation leave, and waits until it is gone; `None` when the time was up.
 async fn leave(activation: Arc<Activation>, deadline: Instant, migrate: bool) -> Option<Left> {
     let mut migrated = false;
     if migrate && activation.class().info().has_migration {
-        match timeout_at(deadline, migration::request(&activation, MigrateTarget::Any)).await {
-            Ok(Ok(_) | Err(migration::MigrateError::TargetSilent { .. })) => migrated = true,
-            Ok(Err(error)) => {
-                tracing::debug!(grain = %activation.grain(), "deactivates instead of moving: {error}")
-            }
-            Err(_) => {}
-        }
+        migrated = move_away(&activation, deadline).await;
     }
     if !migrated {
         activation.request_end(DeactivationReason::ShuttingDown, None);

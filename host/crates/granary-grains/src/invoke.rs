@@ -240,6 +240,12 @@ impl Inner {
             self.reroute(activation.close().0);
             return Err(CallError::NotDelivered("the silo stops".to_owned()));
         }
+        if self.seams.types.class(request.to.grain_type()).is_none() {
+            // Likewise: the end of an undeployed type either sees the activation, or is seen here.
+            self.catalog.remove(activation.grain(), activation.id());
+            self.reroute(activation.close().0);
+            return Err(self.nobody_serves(request.to.grain_type()));
+        }
         run::spawn(self, Arc::clone(&activation), Start::Fresh);
         Ok(activation)
     }
@@ -263,6 +269,9 @@ impl Inner {
         if let Some(silo) = self.locations.get(grain)
             && silo != me
             && arrival != Arrival::Inbound(silo)
+            // A silo that stops has moved its grains, or is about to: what was remembered of it is not worth a
+            // call whose outcome nobody knows when the silo exits.
+            && self.seams.types.is_active(silo)
         {
             return Ok(Place::Silo { silo, may_activate: false });
         }

@@ -79,6 +79,19 @@ pub enum MigrateError {
     TargetSilent { silo: SiloAddress, reason: String },
 }
 
+impl MigrateError {
+    /// Whether another target, or the same one a moment later, may do better.
+    pub(crate) fn is_of_target(&self) -> bool {
+        matches!(
+            self,
+            Self::TargetRefused { .. }
+                | Self::TargetUnreachable { .. }
+                | Self::NotCommitted(_)
+                | Self::Unsettled { .. }
+        )
+    }
+}
+
 /// A migration that the activation's task shall do.
 #[derive(Debug)]
 pub(crate) struct MigrateCommand {

@@ -150,6 +150,9 @@ pub trait Types: Send + Sync {
 
     /// True for a silo that is Active in the current view.
     fn is_active(&self, silo: SiloAddress) -> bool;
+
+    /// True for a silo that is Dead in the current view, or not in it: nothing of it runs any more.
+    fn is_gone(&self, silo: SiloAddress) -> bool;
 }
 
 /// Takes the log lines of grains.

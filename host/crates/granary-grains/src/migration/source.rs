@@ -216,11 +216,11 @@ async fn commit(
 /// Tells the target to drop its activation. When it does not hear it, it drops it by itself later; until it has
 /// confirmed that it did, the activation does not move again (see [`settle_last`]).
 fn abort_there(inner: &Arc<Inner>, activation: &Arc<Activation>, to: SiloAddress, target: ActivationId) {
-    activation.set_unsettled(Some((to, target)));
+    activation.set_unsettled(to, target);
     let (inner, activation) = (Arc::clone(inner), Arc::clone(activation));
     inner.tracker.clone().spawn(async move {
         match tell(&inner, to, &abort_request(&activation, target)).await {
-            Ok(()) => activation.set_unsettled(None),
+            Ok(()) => activation.settled(target),
             Err(reason) => {
                 tracing::debug!("silo {to} was not told to drop its migration target: {reason}");
             }
@@ -239,10 +239,10 @@ async fn settle_last(inner: &Inner, activation: &Activation) -> Result<(), Migra
     match tell(inner, silo, &abort_request(activation, target)).await {
         Ok(()) => {}
         // The copy died with its silo.
-        Err(_) if !inner.seams.types.is_active(silo) => {}
+        Err(_) if inner.seams.types.is_gone(silo) => {}
         Err(reason) => return Err(MigrateError::Unsettled { silo, reason }),
     }
-    activation.set_unsettled(None);
+    activation.settled(target);
     Ok(())
 }
 

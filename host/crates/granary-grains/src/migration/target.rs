@@ -4,6 +4,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
 
+use granary_core::directory::GrainAddress;
 use granary_core::hosting::{DeactivationReason, GrainClass, GrainInstance, Turn, TurnContext};
 use granary_core::id::{ActivationId, GrainId, SiloAddress};
 use granary_core::wire::{MigrateReply, MigrateRequest, MigrationPackage};
@@ -221,7 +222,9 @@ async fn rehydrate(
     activation.set_fence(package.fence);
     let mut instance =
         run::instantiate(inner, activation, deadline).await.map_err(|reason| (reason, Entry::Leave))?;
-    let address = activation.address(Some(package.source_activation));
+    // With the source's fence, by which a barrier tells the newest of several copies.
+    let address =
+        GrainAddress { fence: package.fence, ..activation.address(Some(package.source_activation)) };
     match timeout_at(deadline, inner.seams.directory.add_frozen(address)).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => return Err((error.to_string(), Entry::DropFrozen)),
@@ -267,6 +270,7 @@ async fn wait(inner: &Arc<Inner>, activation: &Arc<Activation>, source: SiloAddr
             let answer = thaw(inner, activation).await;
             let reply = match &answer {
                 Thaw::Run => MigrateReply::Done,
+                Thaw::NotYet => MigrateReply::Refused("the directory still names the source".to_owned()),
                 Thaw::Wait(reason) => MigrateReply::Refused(reason.clone()),
                 Thaw::End => MigrateReply::Refused("the directory names another activation".to_owned()),
             };
@@ -276,12 +280,13 @@ async fn wait(inner: &Arc<Inner>, activation: &Arc<Activation>, source: SiloAddr
             match answer {
                 Thaw::Run => return Ok(()),
                 Thaw::End => return Err(End::duplicate(Entry::DropFrozen)),
-                Thaw::Wait(_) if frozen.elapsed() >= inner.options.frozen_age_max => {
+                // Only when the directory says so: while it is silent, this may be the committed copy.
+                Thaw::NotYet if frozen.elapsed() >= inner.options.frozen_age_max => {
                     tracing::warn!(grain = %activation.grain(), "dropped: the migration from {source} was not committed");
                     inner.locations.insert(activation.grain(), source);
                     return Err(end(Entry::DropFrozen));
                 }
-                Thaw::Wait(_) => {}
+                Thaw::NotYet | Thaw::Wait(_) => {}
             }
             // The source has the grain still: calls that came here by an old idea wait for nothing here.
             inner.send_back(activation.take_calls(), source);
@@ -296,6 +301,9 @@ async fn wait(inner: &Arc<Inner>, activation: &Arc<Activation>, source: SiloAddr
 
 enum Thaw {
     Run,
+    /// The source is registered.
+    NotYet,
+    /// It is not known who is.
     Wait(String),
     End,
 }
@@ -307,7 +315,7 @@ async fn thaw(inner: &Inner, activation: &Activation) -> Thaw {
             activation.set_fence(address.fence);
             Thaw::Run
         }
-        Ok(Ok(ThawOutcome::NotYet)) => Thaw::Wait("the directory still names the source".to_owned()),
+        Ok(Ok(ThawOutcome::NotYet)) => Thaw::NotYet,
         Ok(Ok(ThawOutcome::Lost(winner))) => {
             if let Some(winner) = winner {
                 inner.locations.insert(&winner.grain, winner.silo);

@@ -7,6 +7,7 @@ use std::time::Duration;
 use granary_core::hosting::{CallError, TurnFailure};
 
 use super::harness::*;
+use crate::MigrateTarget;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn callers_through_other_silos_never_fail_while_a_silo_drains() {
@@ -58,6 +59,30 @@ async fn what_cannot_move_deactivates() {
     assert_eq!(cluster.behaviour.count("deactivate ShuttingDown"), 1);
     assert_eq!(cluster.add(2, "counter/a").await, Ok(1));
     assert_eq!(cluster.place_of("counter/a"), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_target_that_does_not_answer_costs_a_try_and_not_the_state() {
+    let cluster = Cluster::new(3);
+    cluster.activate_on(1, "counter/a").await;
+    assert_eq!(cluster.add(1, "counter/a").await, Ok(1));
+    (0..2).for_each(|_| cluster.world.fault("restore", Fault::RequestLost));
+    let report = cluster.silos[0].drain(Duration::from_secs(60), true).await;
+    assert_eq!((report.migrated, report.deactivated, report.remaining), (1, 0, 0), "{report:?}");
+    assert_eq!(cluster.add(2, "counter/a").await, Ok(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_does_not_go_to_a_stopping_silo_from_memory() {
+    let cluster = Cluster::new(3);
+    cluster.activate_on(1, "counter/a").await;
+    assert_eq!(cluster.add(3, "counter/a").await, Ok(1));
+    // It moves without the third silo's knowledge, and its old silo begins to stop.
+    cluster.silos[0].migrate(&grain("counter/a"), MigrateTarget::Silo(silo(2))).await.unwrap();
+    cluster.world.inactive.lock().unwrap().insert(silo(1));
+    let before = cluster.silos[0].metrics().calls_inbound;
+    assert_eq!(cluster.add(3, "counter/a").await, Ok(2));
+    assert_eq!(cluster.silos[0].metrics().calls_inbound, before);
 }
 
 #[tokio::test(start_paused = true)]

@@ -216,6 +216,18 @@ async fn a_source_has_at_most_one_target_so_it_waits_until_the_last_one_is_gone(
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_target_is_announced_with_the_fence_of_its_source() {
+    let cluster = prepared(2).await;
+    let fence = cluster.world.entry(&grain("counter/a")).unwrap().fence;
+    cluster.world.fault("restore", Fault::ReplyLost);
+    (0..GO_ATTEMPTS_MAX).for_each(|_| cluster.world.fault("abort", Fault::RequestLost));
+    cluster.silos[0].migrate(&grain("counter/a"), to(2)).await.unwrap_err();
+    let announced: Vec<u64> = cluster.world.frozen.lock().unwrap().values().map(|it| it.fence).collect();
+    assert_eq!(announced, [fence]);
+    assert!(fence > 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn calls_that_reach_a_target_which_is_not_committed_go_back_to_the_source() {
     let cluster = prepared(2).await;
     cluster.world.fault("restore", Fault::ReplyLost);

@@ -31,7 +31,7 @@ pub(crate) enum Fault {
 #[derive(Default)]
 pub(crate) struct World {
     entries: Mutex<HashMap<GrainId, GrainAddress>>,
-    frozen: Mutex<HashMap<ActivationId, GrainAddress>>,
+    pub(crate) frozen: Mutex<HashMap<ActivationId, GrainAddress>>,
     fences: AtomicU64,
     pub(crate) silos: Mutex<BTreeMap<SiloAddress, Grains>>,
     pub(crate) down: Mutex<BTreeSet<SiloAddress>>,
@@ -296,6 +296,10 @@ impl Types for FakeTypes {
     fn is_active(&self, silo: SiloAddress) -> bool {
         let known = self.world.silos.lock().unwrap().contains_key(&silo);
         known && !self.world.inactive.lock().unwrap().contains(&silo)
+    }
+
+    fn is_gone(&self, silo: SiloAddress) -> bool {
+        !self.is_active(silo)
     }
 }
 
