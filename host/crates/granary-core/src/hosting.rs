@@ -137,6 +137,11 @@ pub struct ClassInfo {
     pub has_lifecycle: bool,
     /// Exports `granary:grain/migration`.
     pub has_migration: bool,
+    /// Runs on the asynchronous engine: some function that it exports or imports is an `async func`. Calls to it
+    /// never take the inline path (decision C4).
+    pub asynchronous: bool,
+    /// Turns of one activation may overlap: the component is asynchronous and its property `reentrant` is set.
+    pub reentrant: bool,
     /// All properties, as they go into the manifest.
     pub properties: BTreeMap<String, String>,
     pub limits: Limits,
@@ -295,10 +300,24 @@ pub enum TrapKind {
     Other,
 }
 
-/// One live instance. One turn at a time; dropping a pending turn ends the instance.
+/// One live instance. One turn at a time, unless it has [`GrainInstance::overlapping`]; dropping a pending turn
+/// ends the instance.
 pub trait GrainInstance: Send {
+    /// The side of the instance that runs turns beside each other; `None` for all but reentrant classes.
+    fn overlapping(&self) -> Option<Arc<dyn OverlappingTurns>> {
+        None
+    }
+
     /// Runs one turn to its end; `Ok` holds the encoded result, or nothing for the lifecycle turns.
     fn turn(&mut self, turn: Turn, context: TurnContext) -> BoxFuture<'_, Result<Vec<u8>, TurnFailure>>;
+}
+
+/// Runs turns of one reentrant instance beside each other.
+pub trait OverlappingTurns: Send + Sync {
+    /// Starts a turn; others may run meanwhile. Dropping the future leaves the turn running. After a failure other
+    /// than [`TurnFailure::Refused`] or [`TurnFailure::BadRequest`] the instance is gone: all turns that still run
+    /// fail likewise.
+    fn start(&self, turn: Turn, context: TurnContext) -> BoxFuture<'static, Result<Vec<u8>, TurnFailure>>;
 }
 
 /// Who an activation is.

@@ -173,6 +173,8 @@ impl Inspection {
             references: self.reference_infos(),
             has_lifecycle: self.lifecycle.is_some(),
             has_migration: self.migration.is_some(),
+            asynchronous: false,
+            reentrant: false,
             properties,
             limits,
         })

@@ -99,6 +99,8 @@ impl Class {
             references: Vec::new(),
             has_lifecycle: true,
             has_migration: true,
+            asynchronous: false,
+            reentrant: false,
             properties: BTreeMap::new(),
             limits: Limits::default(),
         };
