@@ -56,9 +56,8 @@ pub(crate) async fn serve(parts: &Parts, request: AdminRequest) -> Result<Value,
         AdminRequest::Logs { grain, lines } => {
             let rows = listings::logs(parts, grain.clone(), lines).await?;
             // Lines outlive their type; without any, an unknown type is more likely a mistake.
-            let empty = rows.as_array().is_none_or(Vec::is_empty);
-            if empty && granary_grains::Types::class(&*parts.registry, grain.grain_type()).is_none() {
-                return Err(Problem::not_found(listings::unknown_type(parts, grain.grain_type().as_str())));
+            if rows.as_array().is_none_or(Vec::is_empty) {
+                known_type(parts, &grain)?;
             }
             Ok(rows)
         }
@@ -132,34 +131,38 @@ pub(crate) fn internal(error: &dyn std::fmt::Display) -> Problem {
     Problem::new(StatusCode::INTERNAL_SERVER_ERROR, "internal", error.to_string())
 }
 
+/// Fails for a grain whose type is not deployed.
+fn known_type(parts: &Parts, grain: &GrainId) -> Result<(), Problem> {
+    match granary_grains::Types::class(&*parts.registry, grain.grain_type()) {
+        Some(_) => Ok(()),
+        None => Err(Problem::not_found(listings::unknown_type(parts, grain.grain_type().as_str()))),
+    }
+}
+
+/// The newest silo of that name.
+fn silo_named(parts: &Parts, name: &str) -> Result<SiloAddress, Problem> {
+    parts.view().by_name(name).ok_or_else(|| {
+        let names = listings::silo_names(parts);
+        Problem::not_found(format!("no silo is named {}; there are {names}", name.escape_debug()))
+    })
+}
+
 /// The silo on which a grain is active.
 async fn locate(parts: &Parts, grain: &GrainId) -> Result<Option<SiloAddress>, Problem> {
     parts.grains.locate(grain, LOCATE_TIMEOUT).await.map_err(|error| Problem::unavailable(error.to_string()))
 }
 
 async fn describe(parts: &Parts, grain: GrainId) -> Result<Value, Problem> {
-    let unknown = granary_grains::Types::class(&*parts.registry, grain.grain_type()).is_none();
-    let location = if unknown { None } else { locate(parts, &grain).await? };
-    match location {
+    known_type(parts, &grain)?;
+    match locate(parts, &grain).await? {
         Some(silo) => ask(parts, silo, SiloQuestion::Describe(grain), ASK_TIMEOUT).await,
-        None if unknown => {
-            Err(Problem::not_found(listings::unknown_type(parts, grain.grain_type().as_str())))
-        }
         None => Ok(listings::inactive(&grain)),
     }
 }
 
 async fn migrate(parts: &Parts, grain: GrainId, to: String) -> Result<Value, Problem> {
-    if granary_grains::Types::class(&*parts.registry, grain.grain_type()).is_none() {
-        return Err(Problem::not_found(listings::unknown_type(parts, grain.grain_type().as_str())));
-    }
-    if parts.view().by_name(&to).is_none() {
-        return Err(Problem::not_found(format!(
-            "no silo is named {}; there are {}",
-            to.escape_debug(),
-            listings::silo_names(parts)
-        )));
-    }
+    known_type(parts, &grain)?;
+    silo_named(parts, &to)?;
     match locate(parts, &grain).await? {
         Some(silo) => {
             let question = SiloQuestion::Migrate(grain.clone(), to);
@@ -205,14 +208,7 @@ fn migrate_problem(error: MigrateError) -> Problem {
 }
 
 async fn drain(parts: &Parts, name: &str) -> Result<Value, Problem> {
-    let Some(silo) = parts.view().by_name(name) else {
-        return Err(Problem::not_found(format!(
-            "no silo is named {}; there are {}",
-            name.escape_debug(),
-            listings::silo_names(parts)
-        )));
-    };
-    ask(parts, silo, SiloQuestion::Drain, ASK_TIMEOUT).await
+    ask(parts, silo_named(parts, name)?, SiloQuestion::Drain, ASK_TIMEOUT).await
 }
 
 impl From<DeployError> for Problem {

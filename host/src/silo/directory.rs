@@ -9,7 +9,7 @@ use granary_core::directory::{
     Outcome, Refusal,
 };
 use granary_core::hosting::BoxFuture;
-use granary_core::id::{ActivationId, GrainId, SiloAddress, Time};
+use granary_core::id::{ActivationId, GrainId, SiloAddress};
 use granary_core::membership::MembershipView;
 use granary_core::membership::table::SiloStatus;
 use granary_core::wire::OneWay;
@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::driver::{INBOX_MAX, Machine, Step, drive};
+use super::driver::{INBOX_MAX, Step, drive};
 
 /// What the machine's commands act on.
 pub(crate) struct DirectoryParts {
@@ -50,19 +50,6 @@ impl Waiting {
     }
 }
 
-impl Machine for Directory {
-    type Event = Event;
-    type Command = Command;
-
-    fn handle(&mut self, now: Time, event: Event, out: &mut Vec<Command>) {
-        Self::handle(self, now, event, out);
-    }
-
-    fn tick() -> Event {
-        Event::Tick
-    }
-}
-
 /// Starts the machine in a task of `tracker`.
 pub(crate) fn start(
     parts: DirectoryParts,
@@ -71,7 +58,7 @@ pub(crate) fn start(
 ) -> DirectoryHandle {
     let (inbox, events) = mpsc::channel(INBOX_MAX);
     let waiting = Arc::new(Waiting::default());
-    let machine = Directory::new(parts.me, DirectoryConfig::default());
+    let mut machine = Directory::new(parts.me, DirectoryConfig::default());
     let callers = Arc::clone(&waiting);
     let execute = move |command| {
         match command {
@@ -91,7 +78,14 @@ pub(crate) fn start(
     };
     let ended = Arc::clone(&waiting);
     tracker.spawn(async move {
-        drive(machine, events, execute, cancel).await;
+        drive(
+            move |now, event, out| machine.handle(now, event, out),
+            || Event::Tick,
+            events,
+            execute,
+            cancel,
+        )
+        .await;
         // The inbox is gone with the machine, so whoever still waits would wait for ever.
         if let Ok(mut callers) = ended.callers.lock() {
             callers.clear();

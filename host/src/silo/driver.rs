@@ -10,17 +10,6 @@ use super::clock;
 /// machines repeat what matters.
 pub(crate) const INBOX_MAX: usize = 4_096;
 
-/// A protocol of `granary-core`.
-pub(crate) trait Machine: Send + 'static {
-    type Event: Send + 'static;
-    type Command: Send + 'static;
-
-    fn handle(&mut self, now: Time, event: Self::Event, out: &mut Vec<Self::Command>);
-
-    /// The event that says that a wake-up time has come.
-    fn tick() -> Self::Event;
-}
-
 /// What carrying out a command means for the loop.
 pub(crate) enum Step {
     Done,
@@ -28,11 +17,13 @@ pub(crate) enum Step {
     WakeAt(Time),
 }
 
-/// Feeds the machine until `cancel`. Commands are carried out in their order and must not block.
-pub(crate) async fn drive<M: Machine>(
-    mut machine: M,
-    mut inbox: mpsc::Receiver<M::Event>,
-    mut execute: impl FnMut(M::Command) -> Step,
+/// Feeds a machine until `cancel`: `handle` is its transition, `tick` the event that says that a wake-up time has
+/// come. Commands are carried out in their order and must not block.
+pub(crate) async fn drive<Event, Command>(
+    mut handle: impl FnMut(Time, Event, &mut Vec<Command>),
+    tick: impl Fn() -> Event,
+    mut inbox: mpsc::Receiver<Event>,
+    mut execute: impl FnMut(Command) -> Step,
     cancel: CancellationToken,
 ) {
     let mut out = Vec::new();
@@ -50,14 +41,14 @@ pub(crate) async fn drive<M: Machine>(
             // Before the inbox: what a full inbox dropped is repeated by ticks, and each tick moves the next one.
             () = timer => {
                 wake = None;
-                M::tick()
+                tick()
             }
             event = inbox.recv() => match event {
                 Some(event) => event,
                 None => return,
             },
         };
-        machine.handle(clock::now(), event, &mut out);
+        handle(clock::now(), event, &mut out);
         for command in out.drain(..) {
             if let Step::WakeAt(time) = execute(command) {
                 wake = Some(time);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use granary_core::id::{SiloAddress, Time};
+use granary_core::id::SiloAddress;
 use granary_core::manifest::{
     ClusterManifest, GrainManifest, ManifestCommand as Command, ManifestEvent as Event, ManifestMessage,
     ManifestProvider,
@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::driver::{INBOX_MAX, Machine, Step, drive};
+use super::driver::{INBOX_MAX, Step, drive};
 use super::parts::PartsCell;
 
 /// A handle to the running machine.
@@ -22,19 +22,6 @@ use super::parts::PartsCell;
 pub(crate) struct ManifestsHandle {
     inbox: mpsc::Sender<Event>,
     manifest: watch::Receiver<Arc<ClusterManifest>>,
-}
-
-impl Machine for ManifestProvider {
-    type Event = Event;
-    type Command = Command;
-
-    fn handle(&mut self, now: Time, event: Event, out: &mut Vec<Command>) {
-        Self::handle(self, now, event, out);
-    }
-
-    fn tick() -> Event {
-        Event::Tick
-    }
 }
 
 /// Starts the machine in a task of `tracker`. The membership machine, which tells peers of this silo's generation,
@@ -47,7 +34,7 @@ pub(crate) fn start(
     cancel: CancellationToken,
 ) -> ManifestsHandle {
     let (inbox, events) = mpsc::channel(INBOX_MAX);
-    let machine = ManifestProvider::new(me, GrainManifest::default());
+    let mut machine = ManifestProvider::new(me, GrainManifest::default());
     let (published, manifest) = watch::channel(Arc::clone(machine.current()));
     let (network, parts) = (Arc::clone(network), Arc::clone(parts));
     let execute = move |command| {
@@ -65,7 +52,13 @@ pub(crate) fn start(
         }
         Step::Done
     };
-    tracker.spawn(drive(machine, events, execute, cancel));
+    tracker.spawn(drive(
+        move |now, event, out| machine.handle(now, event, out),
+        || Event::Tick,
+        events,
+        execute,
+        cancel,
+    ));
     ManifestsHandle { inbox, manifest }
 }
 

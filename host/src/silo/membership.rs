@@ -16,7 +16,7 @@ use granary_store::{MembershipTable, StoreError};
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::driver::{INBOX_MAX, Machine, Step, drive};
+use super::driver::{INBOX_MAX, Step, drive};
 use super::home::{HostIdentity, name_is_free};
 
 /// How far a silo's membership has come.
@@ -80,19 +80,6 @@ pub(crate) struct MembershipParts {
     pub(crate) on_generation: Box<dyn Fn(SiloAddress, u64) + Send>,
 }
 
-impl Machine for Membership {
-    type Event = Event;
-    type Command = Command;
-
-    fn handle(&mut self, now: Time, event: Event, out: &mut Vec<Command>) {
-        Self::handle(self, now, event, out);
-    }
-
-    fn tick() -> Event {
-        Event::Tick
-    }
-}
-
 /// Starts the machine's thread; it runs until `cancel`.
 ///
 /// # Errors
@@ -102,11 +89,17 @@ pub(crate) fn start(parts: MembershipParts, cancel: CancellationToken) -> std::i
     let (view_out, view) = watch::channel(Arc::default());
     let (standing_out, standing) = watch::channel(Standing::Joining);
     let seed = super::random_u64();
-    let machine = Membership::new(parts.config.clone(), seed);
+    let mut machine = Membership::new(parts.config.clone(), seed);
     let executor = Executor { parts, inbox: inbox.clone(), view_out, standing_out };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new().name("membership".to_owned()).spawn(move || {
-        runtime.block_on(drive(machine, events, move |command| executor.execute(command), cancel));
+        runtime.block_on(drive(
+            move |now, event, out| machine.handle(now, event, out),
+            || Event::Tick,
+            events,
+            move |command| executor.execute(command),
+            cancel,
+        ));
     })?;
     Ok(MembershipHandle { inbox, outputs: MembershipOutputs { view, standing } })
 }
