@@ -81,6 +81,9 @@ pub(crate) struct Target {
     /// The admin URL of any silo of the cluster.
     #[arg(long, env = "GRANARY_URL", default_value = "http://127.0.0.1:11112", value_name = "URL")]
     pub(crate) admin: String,
+    /// The file with the admin API's token; GRANARY_TOKEN holds the token itself.
+    #[arg(long, env = "GRANARY_TOKEN_FILE", value_name = "FILE")]
+    pub(crate) token_file: Option<std::path::PathBuf>,
 }
 
 /// How a listing is printed.

@@ -17,4 +17,5 @@ mod hostile_input;
 mod manifest;
 mod migrate;
 mod new_project;
+mod security;
 mod silo_life;

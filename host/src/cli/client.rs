@@ -15,6 +15,8 @@ const ANSWER_BYTES_MAX: u64 = 64 << 20;
 pub(crate) struct Client {
     base: String,
     agent: ureq::Agent,
+    /// The value of the `authorization` header.
+    authorization: Option<ureq::http::HeaderValue>,
 }
 
 /// A request body with its media type.
@@ -44,33 +46,41 @@ impl Client {
             .max_idle_connections(0)
             .build()
             .new_agent();
-        Ok(Self { base, agent })
+        Ok(Self { base, agent, authorization: authorization(target)? })
     }
 
     /// Reads a JSON document.
     pub(crate) fn get(&self, path: &str) -> Result<Value, CliError> {
-        self.json(self.agent.get(self.url(path)).call())
+        self.json(self.allowed(self.agent.get(self.url(path))).call())
     }
 
     /// Deletes, and reads the JSON answer.
     pub(crate) fn delete(&self, path: &str) -> Result<Value, CliError> {
-        self.json(self.agent.delete(self.url(path)).call())
+        self.json(self.allowed(self.agent.delete(self.url(path))).call())
     }
 
     /// Posts, and reads the JSON answer.
     pub(crate) fn post(&self, path: &str, bytes: &[u8]) -> Result<Value, CliError> {
-        self.json(self.agent.post(self.url(path)).content_type("application/octet-stream").send(bytes))
+        let request = self.allowed(self.agent.post(self.url(path)));
+        self.json(request.content_type("application/octet-stream").send(bytes))
     }
 
     /// Calls a grain, and gives the answer's text.
     pub(crate) fn call(&self, path: &str, body: &Body<'_>, timeout_ms: u64) -> Result<String, CliError> {
         let sent = self
-            .agent
-            .post(self.url(path))
+            .allowed(self.agent.post(self.url(path)))
             .content_type(body.content_type)
             .header("granary-timeout-ms", timeout_ms.to_string())
             .send(body.bytes);
         self.text(sent)
+    }
+
+    /// A request with the token, if there is one.
+    fn allowed<B>(&self, request: ureq::RequestBuilder<B>) -> ureq::RequestBuilder<B> {
+        match &self.authorization {
+            Some(value) => request.header("authorization", value),
+            None => request,
+        }
     }
 
     fn url(&self, path: &str) -> String {
@@ -115,6 +125,38 @@ impl Client {
             ),
         }
     }
+}
+
+/// The token of `--token-file`, else that of `GRANARY_TOKEN`.
+fn authorization(target: &Target) -> Result<Option<ureq::http::HeaderValue>, CliError> {
+    let (token, from) = match &target.token_file {
+        Some(path) => {
+            let token = std::fs::read_to_string(path).map_err(|error| {
+                let path = path.display();
+                CliError::new(exit_code::CONFIG, format!("the token file {path} cannot be read: {error}"))
+            })?;
+            (token, path.display().to_string())
+        }
+        None => match std::env::var("GRANARY_TOKEN") {
+            Ok(token) => (token, "GRANARY_TOKEN".to_owned()),
+            Err(std::env::VarError::NotPresent) => return Ok(None),
+            Err(error) => return Err(CliError::new(exit_code::CONFIG, format!("GRANARY_TOKEN: {error}"))),
+        },
+    };
+    bearer(&token, &from).map(Some)
+}
+
+/// The header's value, which is never printed.
+fn bearer(token: &str, from: &str) -> Result<ureq::http::HeaderValue, CliError> {
+    let wrong = |what: &str| CliError::new(exit_code::CONFIG, format!("the token in {from} {what}"));
+    let token = token.trim();
+    if token.is_empty() {
+        return Err(wrong("is empty"));
+    }
+    let value = ureq::http::HeaderValue::from_str(&format!("Bearer {token}"));
+    let mut value = value.map_err(|_| wrong("holds characters that no token has"))?;
+    value.set_sensitive(true);
+    Ok(value)
 }
 
 /// Turns a problem reply into a message and an exit code.
@@ -165,6 +207,15 @@ mod tests {
     fn a_key_keeps_its_slashes_as_one_segment() {
         assert_eq!(grain_path("counter/a/b c").unwrap(), "counter/a%2Fb%20c");
         assert_eq!(grain_path("counter").unwrap_err().code, exit_code::DATA);
+    }
+
+    #[test]
+    fn a_token_is_trimmed_checked_and_not_printed() {
+        let value = bearer(" 0123456789abcdef\n", "file").unwrap();
+        assert_eq!(value, "Bearer 0123456789abcdef");
+        assert!(!format!("{value:?}").contains("0123"), "{value:?}");
+        assert_eq!(bearer("\n", "file").unwrap_err().message, "the token in file is empty");
+        assert_eq!(bearer("a\nb", "file").unwrap_err().code, exit_code::CONFIG);
     }
 
     #[test]

@@ -39,6 +39,9 @@ pub(crate) struct SiloArgs {
     /// Where operators and the command line connect [default: 127.0.0.1:11112]
     #[arg(long, env = "GRANARY__SILO__ADMIN", value_name = "ADDR")]
     admin: Option<SocketAddr>,
+    /// The token that the admin API asks for: 16 to 512 bytes in a file that only its owner can read.
+    #[arg(long, env = "GRANARY__SILO__ADMIN_TOKEN_FILE", value_name = "FILE")]
+    admin_token_file: Option<PathBuf>,
     /// Listen beyond loopback without protection.
     #[arg(long)]
     insecure: bool,
@@ -60,6 +63,7 @@ pub(crate) fn run(args: SiloArgs) -> Result<(), CliError> {
         listen: args.listen,
         gateway: args.gateway,
         admin: args.admin,
+        admin_token_file: args.admin_token_file,
         insecure: args.insecure,
         ready_file: args.ready_file,
         drain_deadline: args.drain_deadline,

@@ -31,7 +31,9 @@ pub struct SiloConfig {
     pub gateway: Option<SocketAddr>,
     /// Where operators and the command line connect.
     pub admin: Option<SocketAddr>,
-    /// Listen beyond loopback although neither silo links nor the admin API are protected yet.
+    /// The file with the token that the admin API asks for.
+    pub admin_token_file: Option<PathBuf>,
+    /// Listen beyond loopback although silo links, or the admin API, are not protected.
     pub insecure: bool,
     /// Written, as JSON, when the silo is ready.
     pub ready_file: Option<PathBuf>,
@@ -48,6 +50,7 @@ impl Default for SiloConfig {
             listen: None,
             gateway: None,
             admin: None,
+            admin_token_file: None,
             insecure: false,
             ready_file: None,
             drain_deadline: Duration::from_secs(25),
@@ -67,9 +70,13 @@ pub enum ListenError {
     )]
     DefaultsInUse,
     #[error(
-        "{flag} {address} is not a loopback address, and silo links and the admin API are not protected: use 127.0.0.1, or say --insecure if the network is trusted"
+        "--listen {address} is not a loopback address, and silo links are not protected: use 127.0.0.1, or say --insecure if the network is trusted"
     )]
-    NotLoopback { flag: &'static str, address: SocketAddr },
+    LinksExposed { address: SocketAddr },
+    #[error(
+        "--admin {address} is not a loopback address, and the admin API has no credential: give it one with --admin-token-file FILE, use 127.0.0.1, or say --insecure if the network is trusted"
+    )]
+    AdminExposed { address: SocketAddr },
     #[error("{flag} {address} names no address that others could connect to: name the one of the interface")]
     Unspecified { flag: &'static str, address: SocketAddr },
 }
@@ -129,13 +136,16 @@ impl SiloConfig {
         {
             return Err(ListenError::Unspecified { flag: "--listen", address });
         }
-        for (flag, address) in [("--listen", self.listen), ("--admin", self.admin)] {
-            if let Some(address) = address
-                && !address.ip().is_loopback()
-                && !self.insecure
-            {
-                return Err(ListenError::NotLoopback { flag, address });
-            }
+        let exposed = |address: Option<SocketAddr>| {
+            address.filter(|address| !address.ip().is_loopback() && !self.insecure)
+        };
+        if let Some(address) = exposed(self.listen) {
+            return Err(ListenError::LinksExposed { address });
+        }
+        if self.admin_token_file.is_none()
+            && let Some(address) = exposed(self.admin)
+        {
+            return Err(ListenError::AdminExposed { address });
         }
         Ok(())
     }
@@ -184,10 +194,21 @@ mod tests {
 
     #[test]
     fn exposure_must_be_asked_for() {
-        let mut config = SiloConfig { admin: Some("0.0.0.0:0".parse().unwrap()), ..SiloConfig::default() };
-        assert!(matches!(config.bind(), Err(ListenError::NotLoopback { flag: "--admin", .. })));
+        let everywhere = Some("0.0.0.0:0".parse().unwrap());
+        let mut config = SiloConfig { admin: everywhere, ..SiloConfig::default() };
+        let refused = config.bind().unwrap_err().to_string();
+        assert!(
+            refused.contains("--admin 0.0.0.0:0") && refused.contains("--admin-token-file FILE"),
+            "{refused}"
+        );
+        config.admin_token_file = Some(PathBuf::from("token"));
+        assert!(config.check_exposure().is_ok());
+        config.listen = Some("192.0.2.1:0".parse().unwrap());
+        assert!(matches!(config.bind(), Err(ListenError::LinksExposed { .. })), "a token protects no link");
+        config.admin_token_file = None;
         config.insecure = true;
-        config.listen = Some("0.0.0.0:0".parse().unwrap());
+        assert!(config.check_exposure().is_ok());
+        config.listen = everywhere;
         assert!(matches!(config.bind(), Err(ListenError::Unspecified { .. })));
     }
 }

@@ -9,7 +9,7 @@ use granary_core::id::SiloAddress;
 use granary_core::membership::{Event, MembershipConfig, SiloIdentity};
 use granary_core::wire::OneWay;
 use granary_grains::{Grains, GrainsOptions, Seams};
-use granary_http::{EdgeKind, EdgeLimits, EdgeServer};
+use granary_http::{AdminToken, EdgeAccess, EdgeKind, EdgeLimits, EdgeServer};
 use granary_net::{Lane, NetConfig, NetLimits, Network};
 use granary_store::sqlite::{OpenOptions, SqliteStore};
 use granary_wasm::artifact::{CompileCommand, Compiler, CompilerConfig};
@@ -50,6 +50,8 @@ pub(super) async fn start(config: SiloConfig) -> Result<Silo, StartError> {
     if let Some(path) = &config.ready_file {
         remove_ready_file(path).map_err(config_error)?;
     }
+    // Before anything is bound or opened: a credential that cannot be read is no reason to start without it.
+    let token = config.admin_token_file.as_deref().map(AdminToken::read).transpose().map_err(config_error)?;
     let listeners = config.bind().map_err(config_error)?;
     // The store first: it checks the format and the rights of the data directory as a whole.
     let store = SqliteStore::open(&config.data, OpenOptions::default()).map_err(config_error)?;
@@ -64,7 +66,9 @@ pub(super) async fn start(config: SiloConfig) -> Result<Silo, StartError> {
     let tracker = TaskTracker::new();
     let boot = Boot { config: &config, name: &name, me, addresses: &addresses, store: &store };
     let parts = boot.parts(listeners.listen, &switches, &tracker)?;
-    let edges = edges(&parts, listeners.gateway, listeners.admin, &switches, &tracker).map_err(internal)?;
+    let access = EdgeAccess { token };
+    let edges = edges(&parts, (listeners.gateway, listeners.admin), &access, &switches, &tracker)
+        .map_err(internal)?;
     let silo = Silo {
         parts: Arc::clone(&parts),
         addresses: addresses.clone(),
@@ -309,8 +313,8 @@ fn follow_views(parts: &Arc<Parts>, tracker: &TaskTracker, cancel: &Cancellation
 
 fn edges(
     parts: &Arc<Parts>,
-    gateway: std::net::TcpListener,
-    admin: std::net::TcpListener,
+    (gateway, admin): (std::net::TcpListener, std::net::TcpListener),
+    access: &EdgeAccess,
     switches: &Switches,
     tracker: &TaskTracker,
 ) -> std::io::Result<[EdgeServer; 2]> {
@@ -320,6 +324,7 @@ fn edges(
         Ok::<_, std::io::Error>(EdgeServer::start(
             kind,
             EdgeLimits::of(kind),
+            access.clone(),
             listener,
             backend,
             tracker,

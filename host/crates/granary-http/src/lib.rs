@@ -3,6 +3,7 @@
 //! This crate owns routes, limits, status codes and the shape of errors. What a request means is the
 //! [`Backend`]'s: the silo implements it.
 
+mod access;
 mod admin;
 mod gateway;
 mod problem;
@@ -13,8 +14,9 @@ use granary_core::hosting::{BoxFuture, CallError, TextFormat};
 use granary_core::id::GrainId;
 use std::time::Duration;
 
+pub use crate::access::{AdminToken, TOKEN_BYTES_MAX, TOKEN_BYTES_MIN, TokenError};
 pub use crate::problem::Problem;
-pub use crate::server::{EdgeKind, EdgeLimits, EdgeServer, EdgeStats};
+pub use crate::server::{EdgeAccess, EdgeKind, EdgeLimits, EdgeServer, EdgeStats};
 
 /// A call from outside, still as text.
 #[derive(Debug, Clone, PartialEq, Eq)]

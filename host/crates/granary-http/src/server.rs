@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
-use hyper::header::{CONTENT_TYPE, HeaderValue, ORIGIN, RETRY_AFTER};
+use hyper::header::{CONTENT_TYPE, HeaderValue, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -22,6 +22,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::access::AdminToken;
 use crate::problem::Problem;
 use crate::{Backend, admin, gateway, routes};
 
@@ -69,12 +70,21 @@ impl EdgeLimits {
     }
 }
 
+/// How an edge is protected. The default is not at all, which is for loopback.
+#[derive(Debug, Clone, Default)]
+pub struct EdgeAccess {
+    /// What every request to the admin edge must bring, health and version excepted. The gateway ignores it.
+    pub token: Option<AdminToken>,
+}
+
 /// What an edge counts.
 #[derive(Debug, Default)]
 pub struct EdgeStats {
     pub requests: AtomicU64,
     pub failures: AtomicU64,
     pub connections: AtomicU64,
+    /// Requests without the right token.
+    pub unauthorized: AtomicU64,
     /// Closed because of a limit or a timeout, or not HTTP.
     pub connections_refused: AtomicU64,
 }
@@ -90,9 +100,12 @@ pub struct EdgeServer {
 struct Shared {
     kind: EdgeKind,
     limits: EdgeLimits,
+    access: EdgeAccess,
     backend: Arc<dyn Backend>,
     stats: EdgeStats,
     quiet: QuietLog,
+    /// Apart, so that neither a flood of bad connections nor one of bad tokens hides the other.
+    quiet_tokens: QuietLog,
     permits: Arc<Semaphore>,
 }
 
@@ -112,6 +125,7 @@ impl EdgeServer {
     pub fn start(
         kind: EdgeKind,
         limits: EdgeLimits,
+        access: EdgeAccess,
         listener: TcpListener,
         backend: Arc<dyn Backend>,
         tracker: &TaskTracker,
@@ -121,9 +135,11 @@ impl EdgeServer {
         let shared = Arc::new(Shared {
             kind,
             limits,
+            access,
             backend,
             stats: EdgeStats::default(),
             quiet: QuietLog::new(kind),
+            quiet_tokens: QuietLog::new(kind),
             permits,
         });
         let drained = CancellationToken::new();
@@ -240,6 +256,7 @@ async fn route(shared: &Shared, request: Request<Incoming>) -> Result<Reply, Pro
     if let Some(reply) = probes(shared, &parts.method, &segments, parts.uri.query()) {
         return Ok(reply);
     }
+    authorize(shared, &parts)?;
     if let ["v1", "grains", grain_type, key, method] = segments.as_slice() {
         if parts.method != Method::POST {
             return Err(Problem::new(
@@ -253,6 +270,9 @@ async fn route(shared: &Shared, request: Request<Incoming>) -> Result<Reply, Pro
         return Ok(reply(StatusCode::OK, result.content_type, result.body));
     }
     if shared.kind == EdgeKind::Admin {
+        if (&parts.method, segments.as_slice()) == (&Method::GET, &["metrics"]) {
+            return Ok(metrics(shared));
+        }
         let query = routes::query(parts.uri.query())?;
         let body = if parts.method == Method::POST { read_body(shared, body).await? } else { Bytes::new() };
         if let Some(request) = admin::request(&parts.method, &segments, &query, body) {
@@ -267,7 +287,16 @@ async fn route(shared: &Shared, request: Request<Incoming>) -> Result<Reply, Pro
     )))
 }
 
-/// Health, readiness, version and metrics.
+/// Requests to the admin edge must bring its token, if it has one.
+fn authorize(shared: &Shared, parts: &hyper::http::request::Parts) -> Result<(), Problem> {
+    let (EdgeKind::Admin, Some(token)) = (shared.kind, &shared.access.token) else { return Ok(()) };
+    token.check(&parts.headers).inspect_err(|_| {
+        let count = shared.stats.unauthorized.fetch_add(1, Ordering::Relaxed) + 1;
+        shared.quiet_tokens.note(&format!("refused requests without the right token: {count} so far"));
+    })
+}
+
+/// Health, readiness and version, which need no token.
 fn probes(shared: &Shared, method: &Method, segments: &[&str], query: Option<&str>) -> Option<Reply> {
     if *method != Method::GET {
         return None;
@@ -286,14 +315,17 @@ fn probes(shared: &Shared, method: &Method, segments: &[&str], query: Option<&st
                 reply(StatusCode::SERVICE_UNAVAILABLE, "application/json", body.to_string())
             }
         }),
-        ["metrics"] if shared.kind == EdgeKind::Admin => Some(reply(
-            StatusCode::OK,
-            "application/openmetrics-text; version=1.0.0; charset=utf-8",
-            shared.backend.metrics(),
-        )),
         ["version"] => Some(reply(StatusCode::OK, "application/json", shared.backend.version().to_string())),
         _ => None,
     }
+}
+
+fn metrics(shared: &Shared) -> Reply {
+    reply(
+        StatusCode::OK,
+        "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        shared.backend.metrics(),
+    )
 }
 
 async fn read_body(shared: &Shared, body: Incoming) -> Result<Bytes, Problem> {
@@ -348,6 +380,10 @@ fn problem_reply(problem: &Problem) -> Reply {
     let mut reply = reply(status, "application/problem+json", body);
     if let Some(ms) = problem.retry_after_ms {
         reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from(ms.div_ceil(1_000).max(1)));
+    }
+    if status == StatusCode::UNAUTHORIZED {
+        let challenge = HeaderValue::from_static("Bearer realm=\"granary admin\"");
+        reply.headers_mut().insert(WWW_AUTHENTICATE, challenge);
     }
     reply
 }

@@ -47,12 +47,16 @@ struct Fixture {
 }
 
 async fn fixture(kind: EdgeKind, change: impl FnOnce(&mut EdgeLimits)) -> Fixture {
+    protected(kind, EdgeAccess::default(), change).await
+}
+
+async fn protected(kind: EdgeKind, access: EdgeAccess, change: impl FnOnce(&mut EdgeLimits)) -> Fixture {
     let mut limits = EdgeLimits::of(kind);
     change(&mut limits);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (tracker, cancel) = (TaskTracker::new(), CancellationToken::new());
-    let server = EdgeServer::start(kind, limits, listener, Arc::new(Echo), &tracker, cancel.clone());
+    let server = EdgeServer::start(kind, limits, access, listener, Arc::new(Echo), &tracker, cancel.clone());
     Fixture { address, server, cancel, tracker }
 }
 
@@ -153,6 +157,49 @@ async fn the_admin_api_is_on_the_admin_edge_only() {
     let deploy = post("/v1/deployments?name=a.wasm&force&property=x=y", "", "abc");
     let answer = talk(it.address, &deploy).await;
     assert!(answer.contains("force: true") && answer.contains("a.wasm"), "{answer}");
+}
+
+#[tokio::test]
+async fn every_admin_route_but_health_and_version_wants_the_token() {
+    let access = EdgeAccess { token: Some(AdminToken::new("0123456789abcdef")) };
+    let it = protected(EdgeKind::Admin, access, |_| {}).await;
+    let get = |path: &str, extra: &str| {
+        format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{extra}\r\n")
+    };
+    let right = "authorization: Bearer 0123456789abcdef\r\n";
+    for extra in [
+        "",
+        "authorization: Bearer 0123456789abcdeX\r\n",
+        "authorization: Bearer \r\n",
+        "authorization: Basic 0123456789abcdef\r\n",
+        "authorization: \u{e9}\r\n",
+    ] {
+        let routes = ["/v1/silos", "/v1/activations/t/k", "/metrics", "/v1/manifest", "/nothing"];
+        let mut requests: Vec<String> = routes.iter().map(|path| get(path, extra)).collect();
+        requests.push(post("/v1/deployments?name=a", extra, "abc"));
+        requests.push(post("/v1/grains/t/k/echo", extra, "[]"));
+        for request in requests {
+            let answer = talk(it.address, &request).await;
+            assert!(answer.starts_with("HTTP/1.1 401"), "{request}\n{answer}");
+            assert!(answer.contains("\"code\":\"unauthorized\""), "{answer}");
+            assert!(answer.contains("www-authenticate: Bearer"), "{answer}");
+            assert!(!answer.contains("0123456789"), "{answer}");
+        }
+    }
+    assert_eq!(it.server.stats().unauthorized.load(Ordering::Relaxed), 35);
+    assert!(talk(it.address, &get("/v1/silos", right)).await.contains("List(Silos)"));
+    assert!(talk(it.address, &get("/metrics", right)).await.contains("# EOF"));
+    for probe in ["/healthz", "/version"] {
+        assert!(talk(it.address, &get(probe, "")).await.starts_with("HTTP/1.1 200"));
+    }
+    assert!(talk(it.address, &get("/readyz", "")).await.starts_with("HTTP/1.1 503"));
+}
+
+#[tokio::test]
+async fn the_gateway_asks_for_no_token() {
+    let access = EdgeAccess { token: Some(AdminToken::new("0123456789abcdef")) };
+    let it = protected(EdgeKind::Gateway, access, |_| {}).await;
+    assert!(talk(it.address, &post("/v1/grains/t/k/echo", "", "[]")).await.starts_with("HTTP/1.1 200"));
 }
 
 #[tokio::test]
