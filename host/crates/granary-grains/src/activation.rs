@@ -2,8 +2,9 @@
 //!
 //! States go forward: Creating → Activating → Valid → Deactivating or Migrating → Invalid, or, for a migration
 //! target, Restoring → Frozen → Valid; only a migration that was not committed goes back, from Migrating to Valid
-//! (decision B10). The instance is not here: the activation's own task owns it (`activation/run.rs`), and everybody
-//! else speaks to that task through the mailbox. The first reason to end wins (spec AL-3).
+//! (decision B10). The activation's own task owns the instance (`activation/run.rs`), and everybody else speaks to that
+//! task through the mailbox; while the task waits it parks the instance here, where one inline call may borrow it
+//! (`inline.rs`). The first reason to end wins (spec AL-3).
 
 pub(crate) mod mailbox;
 pub(crate) mod run;
@@ -13,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use granary_core::directory::GrainAddress;
-use granary_core::hosting::{ActivationIdentity, DeactivationReason, GrainClass, TurnContext};
+use granary_core::hosting::{ActivationIdentity, DeactivationReason, GrainClass, GrainInstance, TurnContext};
 use granary_core::id::{ActivationId, Digest, GrainId, SiloAddress};
 use granary_core::wire::MigrateReply;
 use serde::Serialize;
@@ -85,14 +86,27 @@ pub(crate) enum FrozenSignal {
     Abort(oneshot::Sender<MigrateReply>),
 }
 
-/// The next thing that the task of a valid activation has to do.
-#[derive(Debug)]
+/// The next thing that the task of a valid activation has to do, and the instance to do it with.
 pub(crate) enum Next {
-    End(Ending),
-    Migrate(MigrateCommand),
-    Call(Box<QueuedCall>),
-    /// Nothing; look again when woken, or at this time.
+    End(Ending, Box<dyn GrainInstance>),
+    Migrate(MigrateCommand, Box<dyn GrainInstance>),
+    Call(Box<QueuedCall>, Box<dyn GrainInstance>),
+    /// Nothing; look again when woken, or at this time. The instance is parked, or lent.
     Wait(Option<Instant>),
+    /// The turn to which the instance was lent ended it.
+    Gone,
+}
+
+/// Where the instance is while the activation's task does not hold it.
+enum Slot {
+    /// With the task.
+    Held,
+    /// Here: the activation is idle.
+    Parked(Box<dyn GrainInstance>),
+    /// With an inline turn; true when the task waits for its end.
+    Lent { awaited: bool },
+    /// Nowhere: an inline turn ended it.
+    Gone,
 }
 
 pub(crate) struct Activation {
@@ -110,6 +124,7 @@ pub(crate) struct Activation {
 struct Shared {
     state: ActivationState,
     mailbox: Mailbox,
+    slot: Slot,
     ending: Option<Ending>,
     migrate: Option<MigrateCommand>,
     signals: Vec<FrozenSignal>,
@@ -145,6 +160,7 @@ impl Activation {
             shared: Mutex::new(Shared {
                 state,
                 mailbox,
+                slot: Slot::Held,
                 ending: None,
                 migrate: None,
                 signals: Vec::new(),
@@ -233,31 +249,89 @@ impl Activation {
         context
     }
 
-    /// Takes the next thing to do, and changes the state accordingly.
-    pub(crate) fn next(&self) -> Next {
+    /// Takes the next thing to do, and changes the state accordingly. `held` is the instance, unless an earlier
+    /// answer was to wait.
+    pub(crate) fn next(&self, held: Option<Box<dyn GrainInstance>>) -> Next {
         let now = Instant::now();
         let mut shared = self.lock();
+        let instance = match (held, std::mem::replace(&mut shared.slot, Slot::Held)) {
+            (Some(instance), _) | (None, Slot::Parked(instance)) => instance,
+            (None, Slot::Lent { .. }) => {
+                shared.slot = Slot::Lent { awaited: true };
+                return Next::Wait(None);
+            }
+            (None, Slot::Gone | Slot::Held) => return Next::Gone,
+        };
         if let Some(ending) = shared.ending.take() {
             shared.state = ActivationState::Deactivating;
-            return Next::End(ending);
+            return Next::End(ending, instance);
         }
         if let Some(command) = shared.migrate.take() {
             shared.state = ActivationState::Migrating;
-            return Next::Migrate(command);
+            return Next::Migrate(command, instance);
         }
         if let Some(call) = shared.mailbox.pop() {
             shared.running = true;
             shared.turn_deadline = Some(call.deadline);
-            return Next::Call(Box::new(call));
+            return Next::Call(Box::new(call), instance);
         }
-        let Some(age) = self.class.info().limits.idle_age else { return Next::Wait(None) };
+        let Some(age) = self.class.info().limits.idle_age else {
+            shared.slot = Slot::Parked(instance);
+            return Next::Wait(None);
+        };
         let due = shared.last_used + age;
         let due = shared.keep_alive_until.map_or(due, |until| due.max(until));
         if due > now {
+            shared.slot = Slot::Parked(instance);
             return Next::Wait(Some(due));
         }
         shared.state = ActivationState::Deactivating;
-        Next::End(Ending { reason: DeactivationReason::Idle, winner: None })
+        Next::End(Ending { reason: DeactivationReason::Idle, winner: None }, instance)
+    }
+
+    /// Lends the instance to a call if the activation is valid and nothing waits for it.
+    pub(crate) fn borrow_idle(&self, deadline: Instant) -> Option<Box<dyn GrainInstance>> {
+        let mut shared = self.lock();
+        let idle = shared.state == ActivationState::Valid
+            && shared.mailbox.len() == 0
+            && shared.ending.is_none()
+            && shared.migrate.is_none();
+        if !idle {
+            return None;
+        }
+        match std::mem::replace(&mut shared.slot, Slot::Lent { awaited: false }) {
+            Slot::Parked(instance) => {
+                shared.running = true;
+                shared.turn_deadline = Some(deadline);
+                Some(instance)
+            }
+            other => {
+                shared.slot = other;
+                None
+            }
+        }
+    }
+
+    /// Takes a lent instance back; `None` when it is gone.
+    pub(crate) fn give_back(&self, instance: Option<Box<dyn GrainInstance>>) {
+        let mut shared = self.lock();
+        if shared.state == ActivationState::Invalid {
+            // The silo stops. The instance is dropped here, without the lock.
+            drop(shared);
+            drop(instance);
+            return;
+        }
+        let awaited = matches!(shared.slot, Slot::Lent { awaited: true });
+        let gone = instance.is_none();
+        if gone {
+            shared.running = false;
+            shared.turn_deadline = None;
+        }
+        shared.slot = instance.map_or(Slot::Gone, Slot::Parked);
+        drop(shared);
+        if awaited || gone {
+            self.wake.notify_one();
+        }
     }
 
     /// Notes the end of a call's turn; `ran` is false when the call was answered without one.
@@ -370,7 +444,10 @@ impl Activation {
         shared.state = ActivationState::Invalid;
         shared.signals.clear();
         let rest = (shared.mailbox.close(), shared.migrate.take());
+        // The instance knows this activation: left here, neither would ever be dropped.
+        let parked = std::mem::replace(&mut shared.slot, Slot::Gone);
         drop(shared);
+        drop(parked);
         self.ended.cancel();
         rest
     }

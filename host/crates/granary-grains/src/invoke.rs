@@ -22,6 +22,7 @@ use crate::activation::run::{self, Start};
 use crate::activation::{Activation, ActivationState};
 use crate::catalog::Found;
 use crate::grains::Inner;
+use crate::inline;
 use crate::options::{
     CALL_TIMEOUT_MAX, CHAIN_MAX, DELIVERY_ATTEMPTS_MAX, DELIVERY_PAUSE_MAX, DELIVERY_PAUSE_MIN, FORWARDS_MAX,
     OVERLOAD_RETRY_AFTER_MS, REQUEST_CONTEXT_BYTES_MAX, REQUEST_CONTEXT_MAX,
@@ -183,11 +184,11 @@ impl Inner {
         CallError::NotDelivered(format!("the activation of {} kept ending", request.to)).into()
     }
 
-    /// Queues a call at an activation of this silo and waits for its end. Gives the call back when the activation
+    /// Runs a call at an activation of this silo, inline or through its mailbox, and waits for its end. Gives the call back when the activation
     /// ended before.
     async fn enqueue(
-        &self,
-        activation: &Activation,
+        self: &Arc<Self>,
+        activation: &Arc<Activation>,
         mut request: CallRequest,
         arrival: Arrival,
         deadline: Instant,
@@ -196,7 +197,12 @@ impl Inner {
         let one_way = request.one_way;
         // The sender's placement is used up: should this activation lose, the directory says where to go.
         request.may_activate = false;
-        match activation.push(QueuedCall { request, arrival, deadline, reply }) {
+        let call = QueuedCall { request, arrival, deadline, reply };
+        let pushed = match inline::begin(self, activation, call).await {
+            Ok(()) => Ok(()),
+            Err(call) => activation.push(call),
+        };
+        match pushed {
             Ok(()) => {}
             Err(PushError::Ended(call)) => return Err(call.request),
             Err(PushError::Full) => return Ok(self.overloaded().into()),

@@ -5,7 +5,8 @@
 //! the other silos, the deployed types, the state store and the log.
 //!
 //! Invariants:
-//! - There is at most one activation of a grain in the catalog, and one task that owns its instance.
+//! - There is at most one activation of a grain in the catalog, and one task that owns its instance; while it is idle,
+//!   the task lends the instance to at most one turn on a caller's task (`inline`).
 //! - No user code runs before the directory names the activation (spec B4.1).
 //! - An activation runs one turn at a time, calls in the order of their arrival.
 //! - A turn that started is driven to its end, whatever happens to its caller; only the end of the silo drops it.
@@ -17,6 +18,7 @@ mod catalog;
 mod drain;
 mod grains;
 mod host;
+mod inline;
 mod invoke;
 mod location_cache;
 mod metrics;

@@ -47,6 +47,8 @@ metrics! {
     calls_inbound,
     /// Calls passed on to another silo.
     calls_forwarded,
+    /// Calls whose turn ran on the caller's task.
+    calls_inline,
     /// Queued calls whose deadline passed before their turn.
     calls_expired,
     /// Calls refused because a queue was full.

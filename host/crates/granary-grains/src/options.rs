@@ -23,6 +23,9 @@ pub const CALL_TIMEOUT_MAX: Duration = Duration::from_secs(3_600);
 /// The longest chain of grains that wait for each other.
 pub(crate) const CHAIN_MAX: usize = 128;
 
+/// Turns that run inside each other on one caller's task; deeper calls go through the mailbox (decision C4).
+pub(crate) const INLINE_DEPTH_MAX: u8 = 8;
+
 /// Entries and bytes of a request context (`TurnContext::request_context`).
 pub(crate) const REQUEST_CONTEXT_MAX: usize = 32;
 pub(crate) const REQUEST_CONTEXT_BYTES_MAX: usize = 8 << 10;

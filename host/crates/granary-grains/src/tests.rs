@@ -4,5 +4,6 @@
 mod calls;
 mod drain;
 mod harness;
+mod inline;
 mod life;
 mod migration;

@@ -198,26 +198,26 @@ async fn register(inner: &Arc<Inner>, activation: &Arc<Activation>, deadline: In
 }
 
 /// Runs turns until the activation ends.
-async fn serve(
-    inner: &Arc<Inner>,
-    activation: &Arc<Activation>,
-    mut instance: Box<dyn GrainInstance>,
-) -> End {
+async fn serve(inner: &Arc<Inner>, activation: &Arc<Activation>, instance: Box<dyn GrainInstance>) -> End {
+    let mut held = Some(instance);
     // One timer for all waits: it is moved only when it fires or lies too late, not with each call.
     let mut timer = pin!(sleep_until(Instant::now()));
     loop {
-        match activation.next() {
-            Next::Call(call) => {
+        match activation.next(held.take()) {
+            Next::Call(call, mut instance) => {
                 if turns::run_call(inner, activation, instance.as_mut(), *call).await == AfterCall::Gone {
                     return End::trapped();
                 }
+                held = Some(instance);
             }
-            Next::Migrate(command) => {
+            Next::Migrate(command, mut instance) => {
                 if let Some(end) = source::leave(inner, activation, instance.as_mut(), command).await {
                     return end;
                 }
+                held = Some(instance);
             }
-            Next::End(ending) => return deactivate(inner, activation, instance, ending).await,
+            Next::Gone => return End::trapped(),
+            Next::End(ending, instance) => return deactivate(inner, activation, instance, ending).await,
             Next::Wait(None) => activation.woken().await,
             Next::Wait(Some(until)) => {
                 if timer.is_elapsed() || timer.deadline() > until {
