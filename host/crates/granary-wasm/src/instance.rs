@@ -188,7 +188,7 @@ impl Instance {
     fn callable(&mut self, position: usize, method: &Method) -> Option<Callable> {
         let slot = self.functions.get_mut(position)?;
         if slot.is_none() {
-            let function = self.instance.get_func(&mut self.store, &method.export)?;
+            let function = self.instance.get_func(&mut self.store, method.export)?;
             let fast = fast::export(&function, &self.store, &method.signature);
             *slot = Some(Callable { function, fast });
         }
