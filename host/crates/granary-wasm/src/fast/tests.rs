@@ -33,7 +33,7 @@ fn wit(ty: &Type, declared: &mut String, count: &mut usize) -> String {
         Type::List(item) => format!("list<{}>", wit(item, declared, count)),
         Type::Option(some) => format!("option<{}>", wit(some, declared, count)),
         Type::Result { ok, err } => {
-            let ok = ok.as_ref().map_or("_".to_owned(), |ty| wit(ty, declared, count));
+            let ok = ok.as_ref().map_or_else(|| "_".to_owned(), |ty| wit(ty, declared, count));
             match err {
                 Some(err) => format!("result<{ok}, {}>", wit(err, declared, count)),
                 None if ok == "_" => "result".to_owned(),
