@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use granary_core::id::{SiloAddress, Time};
+use granary_core::id::SiloAddress;
 use granary_core::membership::table::SiloStatus;
 use granary_core::membership::{
     Command, DeathProof, Event, Fact, FatalReason, JoinError, Membership, MembershipConfig,
