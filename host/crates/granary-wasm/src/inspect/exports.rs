@@ -19,13 +19,15 @@ pub(super) struct Exports {
 pub(super) fn read(resolve: &Resolve, world: WorldId) -> Result<Exports, InspectError> {
     let mut exports = Exports::default();
     let mut functions = Vec::new();
+    // componentize-py leaves its own start-up interface there; nobody can name it, so nobody can call it.
+    let mut unnamed = Vec::new();
     for (key, item) in resolve.worlds.get(world).into_iter().flat_map(|world| &world.exports) {
         let name = resolve.name_world_key(key);
         match item {
             WorldItem::Function(function) => functions.push(function.name.clone()),
             WorldItem::Type { .. } => {}
             WorldItem::Interface { id, .. } => match key {
-                WorldKey::Name(name) => return Err(InspectError::UnnamedInterface(name.clone())),
+                WorldKey::Name(name) => unnamed.push(name.clone()),
                 WorldKey::Interface(_) => exports.add(resolve, name, *id)?,
             },
         }
@@ -34,9 +36,13 @@ pub(super) fn read(resolve: &Resolve, world: WorldId) -> Result<Exports, Inspect
         return Err(InspectError::WorldFunctions { functions });
     }
     if exports.interfaces.is_empty() {
+        if let Some(name) = unnamed.into_iter().next() {
+            return Err(InspectError::UnnamedInterface(name));
+        }
         let hooks = [exports.lifecycle, exports.migration].into_iter().flatten();
         return Err(InspectError::NoGrainInterface { exports: hooks.chain(exports.others).collect() });
     }
+    exports.others.extend(unnamed);
     exports.interfaces.sort_by(|a, b| a.interface.id.cmp(&b.interface.id));
     let twice = exports
         .interfaces
