@@ -104,7 +104,7 @@ fn a_component_without_a_grain_interface_says_what_it_exports() {
 #[test]
 fn an_export_written_inside_the_world_beside_a_grain_interface_is_left_alone() {
     let items = "interface a { f: func(); } world w { export a; export start: interface { init: func(); } }";
-    let inspection = super::inspect(&dummy(&format!("package acme:x; {items}"))).unwrap();
+    let inspection = inspect(&dummy(&format!("package acme:x; {items}"))).unwrap();
     assert_eq!(inspection.interfaces.len(), 1);
     assert_eq!(inspection.other_exports, ["start"]);
 }
