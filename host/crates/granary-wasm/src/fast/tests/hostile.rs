@@ -43,7 +43,7 @@ async fn lies_about_memory_are_errors_on_both_paths() {
         ("string", 65_536, ""),
         ("string", 65_532, ""),
         ("string", -8, ""),
-        ("string", -1, ""),
+        ("string", -4, ""),
         ("string", 1026, ""),
         // A string: beyond, across, longest, no UTF-8.
         ("string", 1024, r"\ff\ff\ff\ff\01\00\00\00"),
@@ -73,6 +73,9 @@ async fn lies_about_memory_are_errors_on_both_paths() {
             "{ty} at {pointer}: {data}"
         );
     }
+    // Misaligned and beyond the end: the two paths look at different faults first.
+    let (fast, dynamic) = both("string", -1, "").await;
+    assert!(fast.is_err() && dynamic.is_err());
 }
 
 #[tokio::test]
@@ -92,12 +95,12 @@ async fn odd_values_become_canonical_on_both_paths() {
 
 #[tokio::test]
 async fn a_list_that_repeats_itself_uses_up_the_fuel() {
-    // 8,000 strings, all of them the same 60,000 bytes: 480 MB out of one page.
-    let data = r"\00\08\00\00\40\1f\00\00";
-    let (mut store, function, signature) = lying("list<string>", 1024, data).await;
-    store.set_hostcall_fuel(1 << 20);
+    // 100 strings, all of them the same 32,639 bytes: 3 MB out of one page. Everything before their end is ASCII.
+    let data = format!(r"\08\04\00\00\64\00\00\00{}", r"\00\00\00\00\7f\7f\00\00".repeat(100));
+    let (mut store, function, signature) = lying("list<string>", 1024, &data).await;
     let call = export(&function, &store, &signature).unwrap();
-    assert_eq!(call.call(&mut store, Vec::new()).await.unwrap().len(), 4 + 4 * 8_000);
-    store.set_hostcall_fuel(40 * 8_000 - 1);
+    store.set_hostcall_fuel(1 << 22);
+    assert_eq!(call.call(&mut store, Vec::new()).await.unwrap().len(), 4 + 100 * (4 + 0x7f7f));
+    store.set_hostcall_fuel(100 * 0x7f7f - 1);
     assert!(call.call(&mut store, Vec::new()).await.is_err());
 }
