@@ -45,7 +45,8 @@ impl Component {
     pub(crate) fn function(&self, store: &mut Store<()>, instance: &Instance, name: &str) -> Result<Func> {
         let interface =
             self.component.get_export_index(None, INTERFACE).context("the component is no pinger")?;
-        let export = self.component.get_export_index(Some(&interface), name).context("a method is missing")?;
+        let export =
+            self.component.get_export_index(Some(&interface), name).context("a method is missing")?;
         instance.get_func(store, export).context("a method is no function")
     }
 }

@@ -49,11 +49,7 @@ pub(crate) const BARS: &[BarOf] = &[
         bar: Bar::ValueMax(150.0),
         reason: "one hash and one probe of a map under a lock that nobody holds",
     },
-    BarOf {
-        line: "lookup-100",
-        bar: Bar::ValueMax(150.0),
-        reason: "the number of silos must not matter",
-    },
+    BarOf { line: "lookup-100", bar: Bar::ValueMax(150.0), reason: "the number of silos must not matter" },
     BarOf {
         line: "manifest",
         bar: Bar::RatioMin(0.6),

@@ -110,7 +110,8 @@ fn run(args: &Args) -> Result<()> {
         load_after: measure::load(),
         seconds: started.elapsed().as_secs_f64(),
     };
-    let text = if args.json { report::json(&lines, &circumstances) } else { report::table(&lines, &circumstances) };
+    let text =
+        if args.json { report::json(&lines, &circumstances) } else { report::table(&lines, &circumstances) };
     println!("{text}");
     Ok(())
 }

@@ -84,7 +84,11 @@ impl<'a> Cluster<'a> {
             .args(["--property", "placement-strategy=prefer-local"])
             .env("GRANARY_URL", format!("http://{}", silo.admin))
             .output()?;
-        ensure!(output.status.success(), "the deployment failed: {}", String::from_utf8_lossy(&output.stderr));
+        ensure!(
+            output.status.success(),
+            "the deployment failed: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
         Ok(())
     }
 }

@@ -27,7 +27,12 @@ pub(crate) struct Against {
 }
 
 impl Line {
-    pub(crate) fn new(name: &'static str, what: impl Into<String>, unit: &'static str, value: Series) -> Self {
+    pub(crate) fn new(
+        name: &'static str,
+        what: impl Into<String>,
+        unit: &'static str,
+        value: Series,
+    ) -> Self {
         Self { name, what: what.into(), unit, value, against: None, note: String::new() }
     }
 
@@ -53,9 +58,7 @@ impl Line {
     }
 
     fn json(&self) -> Value {
-        let series = |series: &Series| {
-            json!({ "median": series.median(), "min": series.min(), "max": series.max(), "repetitions": series.len() })
-        };
+        let series = |series: &Series| json!({ "median": series.median(), "min": series.min(), "max": series.max(), "repetitions": series.len() });
         let bar = bars::of(self.name);
         json!({
             "name": self.name,
@@ -112,12 +115,25 @@ pub(crate) fn json(lines: &[Line], circumstances: &Circumstances) -> String {
 pub(crate) fn table(lines: &[Line], circumstances: &Circumstances) -> String {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);
-    table.set_header(["line", "what", "median", "spread", "unit", "compared with", "its median", "ratio", "bar", "met"]);
+    table.set_header([
+        "line",
+        "what",
+        "median",
+        "spread",
+        "unit",
+        "compared with",
+        "its median",
+        "ratio",
+        "bar",
+        "met",
+    ]);
     for line in lines {
         let ratio = line.ratio();
         let spread = match &ratio {
             Some(ratio) => format!("{} – {} ×", number(ratio.min()), number(ratio.max())),
-            None if line.value.len() > 1 => format!("{} – {}", number(line.value.min()), number(line.value.max())),
+            None if line.value.len() > 1 => {
+                format!("{} – {}", number(line.value.min()), number(line.value.max()))
+            }
             None => String::new(),
         };
         let (against, its) = line
@@ -177,7 +193,8 @@ mod tests {
     fn a_line_shows_both_sides_their_ratio_and_whether_the_bar_is_met() {
         assert_eq!(line().met(), Some(true));
         let text = table(&[line()], &circumstances());
-        for part in ["900", "250", "4.00 ×", "3.00 × ", "≤ 4 ×", "yes", "local-u64: on one core", "2 cores"] {
+        for part in ["900", "250", "4.00 ×", "3.00 × ", "≤ 4 ×", "yes", "local-u64: on one core", "2 cores"]
+        {
             assert!(text.contains(part) || part == "3.00 × ", "{part:?} is missing in\n{text}");
         }
     }

@@ -16,7 +16,9 @@ use granary_core::hosting::{
 };
 use granary_core::id::{ActivationId, Digest, GrainId, GrainType, SiloAddress};
 use granary_core::wire::{CallReply, CallRequest, MigrateReply, MigrateRequest};
-use granary_grains::seams::{Directory, DirectoryError, LogSink, MoveOutcome, PeerError, Peers, ThawOutcome, Types};
+use granary_grains::seams::{
+    Directory, DirectoryError, LogSink, MoveOutcome, PeerError, Peers, ThawOutcome, Types,
+};
 use granary_grains::{Grains, GrainsOptions, Seams};
 use granary_store::MemoryStore;
 use granary_wasm::artifact::{CompileCommand, Compiler, CompilerConfig};
@@ -53,6 +55,11 @@ fn silo(port: u16) -> SiloAddress {
 impl World {
     /// Compiles the component as a silo does, and starts with no activation.
     pub(crate) fn new(component: &Path) -> Result<Self> {
+        Self::with(component, |_| {})
+    }
+
+    /// The same with other options.
+    pub(crate) fn with(component: &Path, change: impl FnOnce(&mut GrainsOptions)) -> Result<Self> {
         let runtime = runtime()?;
         let bytes = std::fs::read(component)?;
         let cache = tempfile::tempdir()?;
@@ -76,7 +83,8 @@ impl World {
             logs: Arc::new(NoLog),
         };
         let stop = CancellationToken::new();
-        let options = GrainsOptions::new(silo(1), "silo-1", [7; 32]);
+        let mut options = GrainsOptions::new(silo(1), "silo-1", [7; 32]);
+        change(&mut options);
         let grains = Grains::new(options, seams, TaskTracker::new(), stop.clone());
         Ok(Self { runtime, grains, class, directory, stop })
     }
@@ -170,7 +178,11 @@ impl Directory for MemoryDirectory {
         Box::pin(async { Ok(()) })
     }
 
-    fn move_to(&self, _: ActivationId, _: GrainAddress) -> BoxFuture<'_, Result<MoveOutcome, DirectoryError>> {
+    fn move_to(
+        &self,
+        _: ActivationId,
+        _: GrainAddress,
+    ) -> BoxFuture<'_, Result<MoveOutcome, DirectoryError>> {
         alone()
     }
 

@@ -17,7 +17,8 @@ use crate::world::{World, grain};
 const KNOWN_GRAINS: u32 = 10_000;
 
 pub(crate) fn lookup(run: &Run) -> Result<Vec<Line>> {
-    let grains: Vec<GrainId> = (0..KNOWN_GRAINS).map(|n| grain(&format!("far-{n}"))).collect::<Result<_>>()?;
+    let grains: Vec<GrainId> =
+        (0..KNOWN_GRAINS).map(|n| grain(&format!("far-{n}"))).collect::<Result<_>>()?;
     let (one, hundred) = (World::new(&run.pinger)?, World::new(&run.pinger)?);
     one.learn(1, &grains)?;
     hundred.learn(100, &grains)?;
@@ -94,7 +95,8 @@ pub(crate) fn manifest_row(run: &Run) -> Result<Vec<Line>> {
         ],
     )?;
     Ok(vec![
-        Line::new("manifest", "hash of a manifest", "MB/s", hashes).against("bare SHA-256 of as many bytes", &bare),
+        Line::new("manifest", "hash of a manifest", "MB/s", hashes)
+            .against("bare SHA-256 of as many bytes", &bare),
     ])
 }
 

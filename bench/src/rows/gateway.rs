@@ -28,8 +28,7 @@ pub(crate) fn measure(run: &Run) -> Result<Vec<Line>> {
     let runtime = load_runtime()?;
     let seconds = run.pick(0.4, 1.5);
     let load = |address, pid, grains| Load { runtime: &runtime, address, pid, grains, seconds };
-    let (one, many) =
-        (load(silo.gateway, silo.pid(), 1), load(silo.gateway, silo.pid(), GRAINS));
+    let (one, many) = (load(silo.gateway, silo.pid(), 1), load(silo.gateway, silo.pid(), GRAINS));
     let (bare, plain) = (load(hyper.address, hyper.pid(), 1), load(actor.address, actor.pid(), 1));
     let [one, many, bare, plain] = interleaved(
         run.pick(5, 15),
@@ -43,7 +42,8 @@ pub(crate) fn measure(run: &Run) -> Result<Vec<Line>> {
             .note("requests per second of the server's CPU time; the load generator's is not counted"),
         Line::new("gateway-1000", "JSON call, 32 connections, 1 000 grains", unit, many.clone())
             .against(bare_is, &bare),
-        Line::new("gateway-1-actor", "JSON call, 32 connections, 1 grain", unit, one).against(plain_is, &plain),
+        Line::new("gateway-1-actor", "JSON call, 32 connections, 1 grain", unit, one)
+            .against(plain_is, &plain),
         Line::new("gateway-1000-actor", "JSON call, 32 connections, 1 000 grains", unit, many)
             .against(plain_is, &plain),
     ])

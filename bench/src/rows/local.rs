@@ -6,8 +6,8 @@ use anyhow::{Context as _, Result, ensure};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::task::TaskTracker;
-use wasmtime::component::{Func, Val};
 use wasmtime::Store;
+use wasmtime::component::{Func, Val};
 
 use crate::Run;
 use crate::bare::Component;
@@ -15,17 +15,14 @@ use crate::measure::{interleaved, thread_cpu};
 use crate::report::Line;
 use crate::world::{World, runtime};
 
-/// Turns inside each other, from which on calls go through mailboxes: more than a silo runs inline.
-const INLINE_DEPTH: u32 = 8;
-
 pub(crate) fn measure(run: &Run) -> Result<Vec<Line>> {
     let calls = run.pick(20_000, 100_000);
     let repetitions = run.pick(7, 21);
     let world = World::new(&run.pinger)?;
+    let without_inline = World::with(&run.pinger, |options| options.inline_depth_max = 0)?;
     let run_u64 = world.request("a", "run", &format!(r#"["b", {calls}]"#))?;
     let few = calls / 10;
     let run_1k = world.request("a", "run-bytes", &format!(r#"["b", 1024, {few}]"#))?;
-    let mailbox = world.request("a", "run-below", &format!(r#"[{INLINE_DEPTH}, "b", {calls}]"#))?;
     let mut bare = Bare::new(&run.pinger)?;
     let actor = Actor::new()?;
 
@@ -36,7 +33,7 @@ pub(crate) fn measure(run: &Run) -> Result<Vec<Line>> {
             &mut || per_call(calls, || bare.echo(calls)),
             &mut || per_call(calls, || actor.calls(calls)),
             &mut || per_call(few, || world.call(run_1k.clone()).map(drop)),
-            &mut || per_call(calls, || world.call(mailbox.clone()).map(drop)),
+            &mut || per_call(calls, || without_inline.call(run_u64.clone()).map(drop)),
         ],
     )?;
     let inline = world.grains.metrics().calls_inline;

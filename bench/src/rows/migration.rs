@@ -49,7 +49,8 @@ pub(crate) fn measure(run: &Run) -> Result<Vec<Line>> {
     let silos = [cluster.start("silo-1")?, cluster.start("silo-2")?];
     cluster.deploy(&silos[0])?;
     let moves_wanted = run.pick(60, 400);
-    let [gateways, admins] = [silos.each_ref().map(|silo| silo.gateway), silos.each_ref().map(|silo| silo.admin)];
+    let [gateways, admins] =
+        [silos.each_ref().map(|silo| silo.gateway), silos.each_ref().map(|silo| silo.admin)];
     let (calls, moves, count) = load_runtime()?.block_on(async {
         let mut connection = Connection::open(gateways[0]).await?;
         connection.send(&call("moved", "fill", &format!("[{BALLAST}]"))).await?;
@@ -66,6 +67,7 @@ pub(crate) fn measure(run: &Run) -> Result<Vec<Line>> {
             calls.extend(ended??);
         }
         // One more, whose answer tells how many ran before it.
+        let mut connection = Connection::open(gateways[0]).await?;
         let last: u64 = serde_json::from_slice(&connection.send(&call("moved", "count", "[]")).await?)?;
         Ok::<_, anyhow::Error>((calls, moves?, last - 1))
     })?;
@@ -94,8 +96,13 @@ fn lines(calls: &[Called], moves: &[Moved], count: u64) -> Vec<Line> {
         Line::new("migration-slowest-p99", "slowest call during a move, p99", "ms", at(&slowest, 99.0))
             .note("through the gateways, timed from when each call was due"),
         Line::new("migration-failed", "failed calls", "", Series::exact(failed)),
-        Line::new("migration-doubled", "calls that ran twice", "", Series::exact((count as f64 - answered - failed).max(0.0)))
-            .note(format!("{answered} calls were answered, the grain counted {count}")),
+        Line::new(
+            "migration-doubled",
+            "calls that ran twice",
+            "",
+            Series::exact((count as f64 - answered - failed).max(0.0)),
+        )
+        .note(format!("{answered} calls were answered, the grain counted {count}")),
     ]
 }
 
@@ -125,7 +132,8 @@ async fn move_to_and_fro(admin: SocketAddr, wanted: usize) -> Result<Vec<Moved>>
         let request = post(&format!("/v1/activations/pinger/moved/migrate?to={target}"), "");
         let began = Instant::now();
         let report: Value = serde_json::from_slice(&connection.send(&request).await?)?;
-        let pause_ms = report.get("pause_ms").and_then(Value::as_f64).context("a report without its pause")?;
+        let pause_ms =
+            report.get("pause_ms").and_then(Value::as_f64).context("a report without its pause")?;
         moves.push(Moved { began, ended: Instant::now(), pause_ms });
     }
     Ok(moves)

@@ -13,7 +13,12 @@ pub(crate) fn measure(run: &Run) -> Result<Vec<Line>> {
         seconds.push(Cluster::new(run)?.start("silo-1")?.ready_after.as_secs_f64());
     }
     Ok(vec![
-        Line::new("start", "silo start to ready, embedded store, empty data directory", "s", Series::new(seconds))
-            .note("wall time from the start of the process"),
+        Line::new(
+            "start",
+            "silo start to ready, embedded store, empty data directory",
+            "s",
+            Series::new(seconds),
+        )
+        .note("wall time from the start of the process"),
     ])
 }

@@ -6,7 +6,7 @@
 //! Invariants:
 //! - Whoever holds the instance runs the turns: the activation's task, or one inline turn ([`Borrowed`]). It is given
 //!   back whatever happens; where it is unsound or lost, the activation's task hears that and ends the activation.
-//! - Inline turns are nested at most [`INLINE_DEPTH_MAX`] deep on one stack.
+//! - Inline turns are nested at most `GrainsOptions::inline_depth_max` deep on one stack.
 //! - A panic in an inline turn ends that activation, not its caller's.
 
 use std::cell::Cell;
@@ -20,7 +20,6 @@ use granary_core::hosting::GrainInstance;
 use crate::activation::Activation;
 use crate::activation::mailbox::QueuedCall;
 use crate::grains::Inner;
-use crate::options::INLINE_DEPTH_MAX;
 use crate::turns::{self, AfterCall};
 
 thread_local! {
@@ -63,7 +62,10 @@ pub(crate) async fn begin(
     call: QueuedCall,
 ) -> Result<(), QueuedCall> {
     // Nobody waits for a one-way call, so its turn has no business on the caller's task.
-    if call.request.one_way || activation.class().info().asynchronous || DEPTH.get() >= INLINE_DEPTH_MAX {
+    if call.request.one_way
+        || activation.class().info().asynchronous
+        || DEPTH.get() >= inner.options.inline_depth_max
+    {
         return Err(call);
     }
     let Some(instance) = activation.borrow_idle(call.deadline) else { return Err(call) };

@@ -1,7 +1,5 @@
 //! A grain for benchmarks: echoes, holds ballast, and calls another of its kind in a loop.
 
-use std::time::Instant;
-
 use granary_guest::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -48,26 +46,6 @@ impl contract::Pinger for PingerGrain {
             sum += to.echo_bytes(&bytes).map_err(|error| error.to_string())?.len() as u64;
         }
         Ok(sum)
-    }
-
-    fn run_below(&mut self, depth: u32, to: String, times: u32) -> Result<u64, String> {
-        match depth.checked_sub(1) {
-            None => self.run(to, times),
-            Some(depth) => peer(&format!("below-{depth}"))?
-                .run_below(depth, &to, times)
-                .map_err(|error| error.to_string()),
-        }
-    }
-
-    fn run_timed(&mut self, to: String, times: u32) -> Result<Vec<u64>, String> {
-        let to = peer(&to)?;
-        let mut took = Vec::with_capacity(times as usize);
-        for n in 0..u64::from(times) {
-            let started = Instant::now();
-            to.echo(n).map_err(|error| error.to_string())?;
-            took.push(u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX));
-        }
-        Ok(took)
     }
 }
 
