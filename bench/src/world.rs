@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
+use granary_core::deadlock::DeadlockMessage;
 use granary_core::directory::GrainAddress;
 use granary_core::hosting::{
     ActivationIdentity, BoxFuture, CallError, GrainClass, LogLevel, TextFormat, TurnContext,
@@ -203,6 +204,8 @@ impl Directory for MemoryDirectory {
 struct Echoes;
 
 impl Peers for Echoes {
+    fn tell(&self, _: SiloAddress, _: DeadlockMessage) {}
+
     fn invoke(
         &self,
         _: SiloAddress,

@@ -23,6 +23,9 @@ pub const CALL_TIMEOUT_MAX: Duration = Duration::from_secs(3_600);
 /// The longest chain of grains that wait for each other.
 pub(crate) const CHAIN_MAX: usize = 128;
 
+/// Bytes of arguments and request contexts that wait for one activation. One call always may, however large.
+pub(crate) const MAILBOX_BYTES_MAX: usize = 32 << 20;
+
 /// Entries and bytes of a request context (`TurnContext::request_context`).
 pub(crate) const REQUEST_CONTEXT_MAX: usize = 32;
 pub(crate) const REQUEST_CONTEXT_BYTES_MAX: usize = 8 << 10;
