@@ -127,6 +127,7 @@ pub fn inspect(bytes: &[u8]) -> Result<Inspection, InspectError> {
     let properties = properties::from_sections(&scan.manifests)?;
     let mut limits = Limits::default();
     let mut notes = properties::apply(&properties, &mut limits)?;
+    properties::refuse_overlapping(&properties)?;
     notes.extend(imports.notes);
     if scan.resources.memory_bytes_min > limits.memory_bytes_max {
         return Err(InspectError::Memory {
@@ -156,12 +157,13 @@ impl Inspection {
     /// The class that the component makes, with the deployment's properties in place of the component's own.
     ///
     /// # Errors
-    /// [`PropertyError`] when a property of the deployment has a bad value.
+    /// [`PropertyError`] when a property of the deployment has a bad value, or one that this component cannot have.
     pub fn class_info(&self, overrides: &BTreeMap<String, String>) -> Result<ClassInfo, PropertyError> {
         let mut properties = self.properties.clone();
         properties.extend(overrides.iter().map(|(key, value)| (key.clone(), value.clone())));
         let mut limits = Limits::default();
         properties::apply(&properties, &mut limits)?;
+        properties::refuse_overlapping(&properties)?;
         let grain_type = match overrides.get(properties::GRAIN_TYPE) {
             Some(name) => GrainType::new(name).map_err(|error| PropertyError::grain_type(name, &error))?,
             None => self.grain_type.clone(),

@@ -244,10 +244,10 @@ fn a_component_that_starts_beyond_its_memory_limit_is_refused() {
 fn the_manifest_section_is_one_and_bounded() {
     let bytes = dummy(&world("export account;"));
     let section = |data: &[u8]| with_section(bytes.clone(), "granary-manifest", data);
-    let ok = br#"{"v":1,"placement-strategy":"prefer-local","reentrant":true,"own-word":7}"#;
+    let ok = br#"{"v":1,"placement-strategy":"prefer-local","reentrant":false,"own-word":7}"#;
     let inspection = inspect(&section(ok)).unwrap();
     assert_eq!(inspection.properties["placement-strategy"], "prefer-local");
-    assert_eq!(inspection.properties["reentrant"], "true");
+    assert_eq!(inspection.properties["reentrant"], "false");
     assert_eq!(inspection.properties["own-word"], "7");
     // The same twice is one statement.
     assert!(inspect(&with_section(section(ok), "granary-manifest", ok)).is_ok());
@@ -280,4 +280,18 @@ fn a_deployment_overrides_properties() {
     let info = inspection.class_info(&overrides("idle-duration", "90s")).unwrap();
     assert_eq!(info.limits.idle_age.unwrap().as_secs(), 90);
     assert!(inspection.class_info(&overrides("idle-duration", "soon")).is_err());
+}
+
+#[test]
+fn a_synchronous_component_cannot_be_reentrant_by_its_own_word_or_the_deployments() {
+    let bytes = dummy(&world("export account;"));
+    for manifest in [&br#"{"v":1,"reentrant":true}"#[..], br#"{"v":1,"reentrant":"true"}"#] {
+        let error = error(&with_section(bytes.clone(), "granary-manifest", manifest));
+        assert!(error.contains("`reentrant`") && error.contains("remove the property"), "{error}");
+    }
+    let inspection = inspect(&bytes).unwrap();
+    let overrides = |value: &str| BTreeMap::from([("reentrant".to_owned(), value.to_owned())]);
+    assert_eq!(inspection.class_info(&overrides("true")).unwrap_err(), PropertyError::Reentrant);
+    let info = inspection.class_info(&overrides("false")).unwrap();
+    assert!(!info.reentrant && !info.asynchronous);
 }
