@@ -7,6 +7,7 @@
 //! (`inline.rs`). The first reason to end wins (spec AL-3).
 
 pub(crate) mod mailbox;
+pub(crate) mod overlap;
 pub(crate) mod run;
 
 use std::fmt;
@@ -135,9 +136,10 @@ struct Shared {
     /// The target of a migration that was given up, until it has confirmed that it is gone.
     unsettled: Option<(SiloAddress, ActivationId)>,
     last_used: Instant,
-    /// When the running call's time is up; `None` outside calls.
+    /// When the running call's time is up; `None` outside calls, and while several may run.
     turn_deadline: Option<Instant>,
-    running: bool,
+    /// Calls whose turns run; more than one only in a reentrant activation.
+    running: usize,
     calls: u64,
 }
 
@@ -170,7 +172,7 @@ impl Activation {
                 keep_alive_until: None,
                 last_used: now,
                 turn_deadline: None,
-                running: false,
+                running: 0,
                 calls: 0,
             }),
             wake: Notify::new(),
@@ -271,8 +273,8 @@ impl Activation {
             return Next::Migrate(command, instance);
         }
         if let Some(call) = shared.mailbox.pop() {
-            shared.running = true;
-            shared.turn_deadline = Some(call.deadline);
+            shared.running = 1;
+            shared.turn_deadline = (!self.class.info().reentrant).then_some(call.deadline);
             return Next::Call(Box::new(call), instance);
         }
         let Some(age) = self.class.info().limits.idle_age else {
@@ -301,7 +303,7 @@ impl Activation {
         }
         match std::mem::replace(&mut shared.slot, Slot::Lent { awaited: false }) {
             Slot::Parked(instance) => {
-                shared.running = true;
+                shared.running = 1;
                 shared.turn_deadline = Some(deadline);
                 Some(instance)
             }
@@ -324,7 +326,7 @@ impl Activation {
         let awaited = matches!(shared.slot, Slot::Lent { awaited: true });
         let gone = instance.is_none();
         if gone {
-            shared.running = false;
+            shared.running = 0;
             shared.turn_deadline = None;
         }
         shared.slot = instance.map_or(Slot::Gone, Slot::Parked);
@@ -337,7 +339,7 @@ impl Activation {
     /// Notes the end of a call's turn; `ran` is false when the call was answered without one.
     pub(crate) fn call_ended(&self, ran: bool) {
         let mut shared = self.lock();
-        shared.running = false;
+        shared.running = shared.running.saturating_sub(1);
         shared.turn_deadline = None;
         shared.last_used = Instant::now();
         shared.calls += u64::from(ran);
@@ -472,10 +474,10 @@ impl Activation {
             state: shared.state,
             digest: self.class.info().digest,
             age: self.created.elapsed(),
-            idle: if shared.running { Duration::ZERO } else { shared.last_used.elapsed() },
+            idle: if shared.running > 0 { Duration::ZERO } else { shared.last_used.elapsed() },
             calls: shared.calls,
             mailbox: shared.mailbox.len(),
-            running: shared.running,
+            running: shared.running > 0,
         }
     }
 

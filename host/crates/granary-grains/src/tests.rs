@@ -7,3 +7,4 @@ mod harness;
 mod inline;
 mod life;
 mod migration;
+mod overlap;

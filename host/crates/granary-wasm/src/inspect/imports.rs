@@ -45,11 +45,13 @@ pub(super) struct Imports {
     pub(super) references: Vec<Reference>,
     pub(super) others: Vec<String>,
     pub(super) notes: Vec<String>,
+    /// The component exports an `async func`.
+    asynchronous: bool,
 }
 
 /// Reads the imports of a component's world. All imports that are not offered are named in one error.
-pub(super) fn read(resolve: &Resolve, world: WorldId) -> Result<Imports, InspectError> {
-    let mut imports = Imports::default();
+pub(super) fn read(resolve: &Resolve, world: WorldId, asynchronous: bool) -> Result<Imports, InspectError> {
+    let mut imports = Imports { asynchronous, ..Imports::default() };
     let mut problems = Vec::new();
     for (key, item) in resolve.worlds.get(world).into_iter().flat_map(|world| &world.imports) {
         let name = resolve.name_world_key(key);
@@ -117,8 +119,8 @@ impl Imports {
         id: InterfaceId,
         derived: &DerivedImport,
     ) -> Result<Option<ImportProblem>, InspectError> {
-        // A component with asynchronous exports has been refused before: all that get here are synchronous (A4).
-        if derived.flavour == Flavour::Async {
+        // What has only synchronous exports would trap when it waits (decision A4).
+        if derived.flavour == Flavour::Async && !self.asynchronous {
             return Ok(Some(ImportProblem::Async(import_name)));
         }
         let interface = Interface::from_resolve(resolve, id)?;

@@ -188,13 +188,14 @@ pub fn apply_properties(
 
 pub(super) use apply_properties as apply;
 
-/// Refuses overlapping turns. Components with an `async func` are refused before, so all that get here are
-/// synchronous, and a property that could not have its effect is an error rather than a silent no.
-pub(super) fn refuse_overlapping(properties: &BTreeMap<String, String>) -> Result<(), PropertyError> {
-    match properties.get(REENTRANT) {
-        Some(value) if value == "true" => Err(PropertyError::Reentrant),
-        _ => Ok(()),
-    }
+/// Whether turns may overlap. Those of a synchronous component cannot, and a property that could not have its effect
+/// is an error rather than a silent no.
+pub(super) fn reentrant(
+    properties: &BTreeMap<String, String>,
+    asynchronous: bool,
+) -> Result<bool, PropertyError> {
+    let wanted = properties.get(REENTRANT).is_some_and(|value| value == "true");
+    if wanted && !asynchronous { Err(PropertyError::Reentrant) } else { Ok(wanted) }
 }
 
 impl Rule {
