@@ -9,6 +9,7 @@
 pub(crate) mod mailbox;
 pub(crate) mod overlap;
 pub(crate) mod run;
+mod waiting;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -140,6 +141,8 @@ struct Shared {
     turn_deadline: Option<Instant>,
     /// Calls whose turns run; more than one only in a reentrant activation.
     running: usize,
+    /// The id of the call that runs, or ran last, where one runs at a time.
+    call_id: u128,
     calls: u64,
 }
 
@@ -173,6 +176,7 @@ impl Activation {
                 last_used: now,
                 turn_deadline: None,
                 running: 0,
+                call_id: 0,
                 calls: 0,
             }),
             wake: Notify::new(),
@@ -275,6 +279,7 @@ impl Activation {
         if let Some(call) = shared.mailbox.pop() {
             shared.running = 1;
             shared.turn_deadline = (!self.class.info().reentrant).then_some(call.deadline);
+            shared.call_id = call.request.call_id;
             return Next::Call(Box::new(call), instance);
         }
         let Some(age) = self.class.info().limits.idle_age else {
@@ -292,7 +297,7 @@ impl Activation {
     }
 
     /// Lends the instance to a call if the activation is valid and nothing waits for it.
-    pub(crate) fn borrow_idle(&self, deadline: Instant) -> Option<Box<dyn GrainInstance>> {
+    pub(crate) fn borrow_idle(&self, call: &QueuedCall) -> Option<Box<dyn GrainInstance>> {
         let mut shared = self.lock();
         let idle = shared.state == ActivationState::Valid
             && shared.mailbox.len() == 0
@@ -304,7 +309,8 @@ impl Activation {
         match std::mem::replace(&mut shared.slot, Slot::Lent { awaited: false }) {
             Slot::Parked(instance) => {
                 shared.running = 1;
-                shared.turn_deadline = Some(deadline);
+                shared.turn_deadline = Some(call.deadline);
+                shared.call_id = call.request.call_id;
                 Some(instance)
             }
             other => {
