@@ -113,6 +113,29 @@ impl Facade<'_> {
         Ok(quote!(#uses #methods #reference))
     }
 
+    /// What serves one method natively.
+    fn arm(&self, function: &Function, names: &Names<'_>, root: &TokenStream) -> TokenStream {
+        let (wit_name, name) = (&function.name, snake(&function.name));
+        let parameters: Vec<Ident> = function.params.iter().map(|it| snake(&it.name)).collect();
+        let types = function.params.iter().map(|it| names.owned(&it.ty, root));
+        let reply = match (is_async(function), self.reentrant) {
+            (false, _) => quote!(__grain.#name(#(#parameters),*)),
+            (true, false) => {
+                quote!(::granary_guest::testing::__now(__grain.#name(#(#parameters),*)))
+            }
+            (true, true) => quote! {
+                ::granary_guest::testing::__shared(__grain, |__grain| G::#name(__grain, #(#parameters),*))
+            },
+        };
+        quote! {
+            #wit_name => {
+                let (#(#parameters,)*): (#(#types,)*) =
+                    ::granary_guest::testing::__decode_arguments(__arguments)?;
+                ::granary_guest::testing::__encode_reply(&#reply)
+            }
+        }
+    }
+
     /// A method of the trait, without body.
     fn signature(&self, function: &Function, names: &Names<'_>, root: &TokenStream) -> TokenStream {
         let name = snake(&function.name);
@@ -150,27 +173,7 @@ impl Facade<'_> {
             let signature = self.signature(function, names, &root);
             quote!(#docs #signature;)
         });
-        let arms = self.functions().map(|function| {
-            let (wit_name, name) = (&function.name, snake(&function.name));
-            let parameters: Vec<Ident> = function.params.iter().map(|it| snake(&it.name)).collect();
-            let types = function.params.iter().map(|it| names.owned(&it.ty, &root));
-            let reply = match (is_async(function), self.reentrant) {
-                (false, _) => quote!(__grain.#name(#(#parameters),*)),
-                (true, false) => {
-                    quote!(::granary_guest::testing::__now(__grain.#name(#(#parameters),*)))
-                }
-                (true, true) => quote! {
-                    ::granary_guest::testing::__shared(__grain, |__grain| G::#name(__grain, #(#parameters),*))
-                },
-            };
-            quote! {
-                #wit_name => {
-                    let (#(#parameters,)*): (#(#types,)*) =
-                        ::granary_guest::testing::__decode_arguments(__arguments)?;
-                    ::granary_guest::testing::__encode_reply(&#reply)
-                }
-            }
-        });
+        let arms = self.functions().map(|function| self.arm(function, names, &root));
         // The handle to a reentrant grain owns it while a test runs a method.
         let bound = if self.reentrant { quote!(::core::default::Default) } else { quote!(?Sized) };
         let mock_bound = self.reentrant.then(|| quote!(+ ::core::default::Default));

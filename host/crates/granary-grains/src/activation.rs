@@ -9,6 +9,7 @@
 pub(crate) mod mailbox;
 pub(crate) mod overlap;
 pub(crate) mod run;
+mod summary;
 mod waiting;
 
 use std::fmt;
@@ -17,7 +18,7 @@ use std::time::Duration;
 
 use granary_core::directory::GrainAddress;
 use granary_core::hosting::{ActivationIdentity, DeactivationReason, GrainClass, GrainInstance, TurnContext};
-use granary_core::id::{ActivationId, Digest, GrainId, SiloAddress};
+use granary_core::id::{ActivationId, GrainId, SiloAddress};
 use granary_core::wire::MigrateReply;
 use serde::Serialize;
 use tokio::sync::{Notify, oneshot};
@@ -26,6 +27,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::activation::mailbox::{Mailbox, PushError, QueuedCall};
 use crate::migration::MigrateCommand;
+
+pub use summary::ActivationSummary;
 
 /// Where an activation is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -49,28 +52,6 @@ pub enum ActivationState {
     Deactivating,
     /// It ended.
     Invalid,
-}
-
-/// One activation, for listings.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ActivationSummary {
-    pub grain: GrainId,
-    pub activation: ActivationId,
-    pub silo: SiloAddress,
-    pub silo_name: String,
-    pub state: ActivationState,
-    /// The component that it runs.
-    pub digest: Digest,
-    /// Time since it was created.
-    pub age: Duration,
-    /// Time since its last call ended; zero while one runs.
-    pub idle: Duration,
-    /// Calls that it ran.
-    pub calls: u64,
-    /// Calls that wait.
-    pub mailbox: usize,
-    /// A turn of a call is running.
-    pub running: bool,
 }
 
 /// Why and how an activation is to end.
@@ -468,23 +449,6 @@ impl Activation {
     /// Waits until the activation ended.
     pub(crate) async fn ended(&self) {
         self.ended.cancelled().await;
-    }
-
-    pub(crate) fn summary(&self) -> ActivationSummary {
-        let shared = self.lock();
-        ActivationSummary {
-            grain: self.identity.grain.clone(),
-            activation: self.identity.activation,
-            silo: self.identity.silo,
-            silo_name: self.identity.silo_name.clone(),
-            state: shared.state,
-            digest: self.class.info().digest,
-            age: self.created.elapsed(),
-            idle: if shared.running > 0 { Duration::ZERO } else { shared.last_used.elapsed() },
-            calls: shared.calls,
-            mailbox: shared.mailbox.len(),
-            running: shared.running > 0,
-        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {

@@ -1,6 +1,6 @@
 //! Sorts a component's imports: the platform's, the fixed WASI list, derived packages, and what is refused.
 
-use granary_wit::{DerivedImport, Flavour, Interface, Signature, TypeError, derived_of};
+use granary_wit::{DerivedImport, DerivedShapeError, Flavour, Interface, Signature, TypeError, derived_of};
 use wit_parser::{InterfaceId, Resolve, TypeDefKind, WorldId, WorldItem, WorldKey};
 
 use super::contract::{self, CONTRACT_PACKAGE};
@@ -124,6 +124,12 @@ impl Imports {
             return Ok(Some(ImportProblem::Async(import_name)));
         }
         let interface = Interface::from_resolve(resolve, id)?;
+        let wanted = derived.flavour == Flavour::Async;
+        if let Some((function, _)) = interface.functions.iter().find(|(_, it)| it.is_async != wanted) {
+            let what = if wanted { "it must be an `async func`" } else { "it must be a plain `func`" };
+            let (function, what) = (function.clone(), what.to_owned());
+            return Err(DerivedShapeError { import: import_name, function, what }.into());
+        }
         let methods = interface
             .functions
             .iter()

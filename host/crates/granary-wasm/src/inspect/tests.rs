@@ -202,6 +202,11 @@ fn derived_imports_of_another_shape_are_refused() {
     let error3 =
         error(&derived("deposit: async func(to: grain-ref) -> result<u64, call-error>;", "account-async"));
     assert!(error3.contains("without `-async`"), "{error3}");
+    let derived = "deposit: func(to: grain-ref) -> result<u64, call-error>;";
+    let wit =
+        asynchronous_wit(&["account-async"]).replace(&format!("deposit: async {}", &derived[9..]), derived);
+    let error4 = error(&dummy_async(&wit));
+    assert!(error4.contains("account-async") && error4.contains("must be an `async func`"), "{error4}");
 }
 
 #[test]
@@ -299,9 +304,13 @@ fn a_synchronous_component_cannot_be_reentrant_by_its_own_word_or_the_deployment
 
 /// A component with an `async func`, that calls accounts in these ways.
 fn asynchronous(imports: &[&str]) -> Vec<u8> {
+    dummy_async(&asynchronous_wit(imports))
+}
+
+fn asynchronous_wit(imports: &[&str]) -> String {
     let imports: String =
         imports.iter().map(|name| format!("import acme:bank-refs/{name}@1.0.0; ")).collect();
-    dummy_async(&format!(
+    format!(
         "package acme:x;
         package acme:bank-refs@1.0.0 {{
             interface account {{
@@ -315,7 +324,7 @@ fn asynchronous(imports: &[&str]) -> Vec<u8> {
         }}
         interface x {{ f: async func() -> u64; g: func(); }}
         world w {{ {imports} export x; }}"
-    ))
+    )
 }
 
 #[test]
