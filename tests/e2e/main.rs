@@ -20,3 +20,4 @@ mod migrate;
 mod new_project;
 mod security;
 mod silo_life;
+mod values;

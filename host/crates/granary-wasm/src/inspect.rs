@@ -19,6 +19,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use granary_core::hosting::{ClassInfo, InterfaceInfo, Limits, MethodInfo};
 use granary_core::id::{Digest, GrainType};
 use granary_wit::{Flavour, Interface, Signature, method_hash, params_hash};
+use wasmparser::types::Types;
 use wasmparser::{Validator, WasmFeatures};
 use wit_component::DecodedWasm;
 use wit_parser::{Resolve, WorldId};
@@ -123,11 +124,11 @@ pub fn inspect(bytes: &[u8]) -> Result<Inspection, InspectError> {
     sniff::require_component(bytes)?;
     let scan = scan::scan(bytes)?;
     // Asynchronous types are let through here, so that what uses them can be named below.
-    validate(bytes, crate::engine::asynchronous_features())?;
+    let types = validate(bytes, crate::engine::asynchronous_features())?;
     let (resolve, world) = decode(bytes)?;
 
     let exports = exports::read(&resolve, world)?;
-    let imports = imports::read(&resolve, world, exports.asynchronous)?;
+    let imports = imports::read(&resolve, world, &types, exports.asynchronous)?;
     if !exports.asynchronous {
         validate(bytes, crate::engine::features())?;
     }
@@ -264,12 +265,10 @@ fn overlap_notes(references: &[Reference], reentrant: bool) -> Vec<String> {
         .collect()
 }
 
-fn validate(bytes: &[u8], features: WasmFeatures) -> Result<(), InspectError> {
-    Validator::new_with_features(features).validate_all(bytes).map(|_| ()).map_err(|error| {
-        InspectError::Invalid {
-            offset: u64::try_from(error.offset()).unwrap_or(u64::MAX),
-            message: crate::text::first_line(error.message()),
-        }
+fn validate(bytes: &[u8], features: WasmFeatures) -> Result<Types, InspectError> {
+    Validator::new_with_features(features).validate_all(bytes).map_err(|error| InspectError::Invalid {
+        offset: u64::try_from(error.offset()).unwrap_or(u64::MAX),
+        message: crate::text::first_line(error.message()),
     })
 }
 
