@@ -70,9 +70,9 @@ impl World {
             key_file: cache.path().join("host.key"),
             command: CompileCommand::current_exe()?,
         };
-        let compiler = Compiler::open(engine.clone(), &config)?;
+        let compiler = Compiler::open(&engine, &config)?;
         let inspection = granary_wasm::inspect::inspect(&bytes).map_err(|error| anyhow!("{error}"))?;
-        let native = runtime.block_on(compiler.compile(&bytes))?;
+        let native = runtime.block_on(compiler.compile(&bytes, inspection.engine()))?;
         let class: Arc<dyn GrainClass> = Class::new(engine, &inspection, &native, &BTreeMap::new())?;
         let directory = Arc::new(MemoryDirectory::default());
         let types = OneType { me: silo(1), class: Arc::clone(&class) };
