@@ -125,7 +125,7 @@ mod tests {
         let mut grain = 1;
         let seen = shared(&mut grain, async |this: Shared<i32>| {
             this.with(|grain| *grain += 1);
-            this.clone().with(|grain| *grain)
+            this.with(|grain| *grain)
         });
         assert_eq!((seen, grain), (2, 2));
     }

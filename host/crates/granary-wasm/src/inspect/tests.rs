@@ -352,7 +352,7 @@ fn a_reentrant_component_that_waits_synchronously_is_warned() {
     let note = &inspection.notes_of(&info)[0];
     assert!(note.contains("import acme:bank-refs/account-async@1.0.0 instead"), "{note}");
     let own = inspect(&with_section(bytes, "granary-manifest", br#"{"v":1,"reentrant":true}"#)).unwrap();
-    assert_eq!(own.notes, [note.clone()]);
+    assert_eq!(own.notes, std::slice::from_ref(note));
     assert_eq!(own.notes_of(&info), [""; 0], "said once");
 }
 
