@@ -124,7 +124,7 @@ async fn compiled_code_stays_inside_a_memory_that_moves() {
         .with_host_memory(Arc::new(MemoryArena::default()))
         .with_host_stack(Arc::new(StackArena::new(2 << 20)));
     let engine = Engine::new(&config).unwrap();
-    let module = Module::new(&engine, GROWS).unwrap();
+    let module = Module::new(&engine, wat::parse_str(GROWS).unwrap()).unwrap();
     let mut store = Store::new(&engine, ());
     let instance = Instance::new_async(&mut store, &module, &[]).await.unwrap();
     let run = instance.get_typed_func::<u32, u32>(&mut store, "run").unwrap();
