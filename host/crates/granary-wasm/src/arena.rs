@@ -96,7 +96,8 @@ fn discard(base: Base, bytes: usize) -> io::Result<()> {
 /// Makes pages that trap.
 fn protect(base: Base, bytes: usize) -> io::Result<()> {
     // SAFETY: called by the owner of the slot, for pages of the slot that nobody reads or writes.
-    Ok(unsafe { mprotect(base.0.as_ptr().cast(), bytes, rustix::mm::MprotectFlags::empty())? })
+    unsafe { mprotect(base.0.as_ptr().cast(), bytes, rustix::mm::MprotectFlags::empty())? };
+    Ok(())
 }
 
 /// Slots of one size.

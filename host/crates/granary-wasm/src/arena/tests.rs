@@ -12,6 +12,7 @@ fn memory(arena: &MemoryArena, bytes: usize) -> Box<dyn LinearMemory> {
     arena.new_memory(MemoryType::new(0, None), bytes, None, Some(0), 0).unwrap()
 }
 
+#[expect(clippy::mut_from_ref, reason = "a memory hands out its bytes; the tests take one slice at a time")]
 fn bytes(memory: &dyn LinearMemory) -> &mut [u8] {
     // SAFETY: the memory is at least that long, and the tests have one slice of it at a time.
     unsafe { std::slice::from_raw_parts_mut(memory.as_ptr(), memory.byte_size()) }
