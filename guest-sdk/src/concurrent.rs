@@ -6,7 +6,7 @@ use std::task::Poll;
 
 /// Awaits all futures at once, and gives their results in the same order. Calls of other grains are under way together:
 ///
-/// ```ignore
+/// ```text
 /// let accounts: Vec<AccountRef> = …;
 /// let balances = join_all(accounts.iter().map(|account| async { account.concurrent().balance().await })).await;
 /// ```
