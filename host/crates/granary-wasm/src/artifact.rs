@@ -155,13 +155,7 @@ impl Compiler {
     }
 
     fn target(&self, variant: EngineVariant) -> &Arc<Target> {
-        let [first, second, third, fourth] = &self.targets;
-        match variant.index() {
-            0 => first,
-            1 => second,
-            2 => third,
-            _ => fourth,
-        }
+        variant.pick(&self.targets)
     }
 
     /// The native code of a component for an engine, from the cache or freshly compiled. Dropping the future kills

@@ -91,8 +91,19 @@ impl EngineVariant {
     pub(crate) const PLAIN: Self = Self { asynchronous: false, memory: MemoryLayout::Compact };
 
     /// The place in [`EngineVariant::ALL`].
-    pub(crate) fn index(self) -> usize {
+    fn index(self) -> usize {
         usize::from(self.asynchronous) + 2 * usize::from(self.memory == MemoryLayout::Reserved)
+    }
+
+    /// This variant's one of what there is for each, in the order of [`EngineVariant::ALL`].
+    pub(crate) fn pick<T>(self, all: &[T; 4]) -> &T {
+        let [first, second, third, fourth] = all;
+        match self.index() {
+            0 => first,
+            1 => second,
+            2 => third,
+            _ => fourth,
+        }
     }
 
     /// The name in cache keys and towards the compiling process.
@@ -156,13 +167,7 @@ impl WasmEngine {
     }
 
     pub(crate) fn of(&self, variant: EngineVariant) -> &Engine {
-        let [first, second, third, fourth] = &self.engines;
-        match variant.index() {
-            0 => first,
-            1 => second,
-            2 => third,
-            _ => fourth,
-        }
+        variant.pick(&self.engines)
     }
 }
 

@@ -65,11 +65,12 @@ impl Place {
         }
     }
 
-    fn release(self, arena: &[Slots; 2], used: usize) {
+    /// Gives a slot back, of which the first `used` bytes were used; a mapping of its own ends with its drop.
+    fn release(&self, arena: &[Slots; 2], used: usize) {
         if let Self::Slot(class, base) = self
-            && let Some(slots) = arena.get(class)
+            && let Some(slots) = arena.get(*class)
         {
-            slots.give(base, used);
+            slots.give(*base, used);
         }
     }
 }
@@ -107,9 +108,7 @@ unsafe impl LinearMemory for Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        if let Place::Slot(class, base) = &self.place {
-            Place::Slot(*class, *base).release(&self.arena, self.length);
-        }
+        self.place.release(&self.arena, self.length);
     }
 }
 
