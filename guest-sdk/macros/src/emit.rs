@@ -1,5 +1,7 @@
 //! Writes what `#[grain]` adds beside the struct: the module `contract`, and the grain's side of it.
 
+mod client;
+mod client_types;
 mod component;
 mod interface;
 mod reference;
@@ -14,6 +16,8 @@ use crate::contract::Contract;
 use crate::emit::interface::Facade;
 use crate::fields::StateField;
 use crate::names::Names;
+
+pub(crate) use client::client;
 
 /// Lints that generated code need not keep; `unsafe` is the binding generator's.
 pub(crate) fn allow_all() -> TokenStream {

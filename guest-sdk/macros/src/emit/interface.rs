@@ -11,6 +11,7 @@ use crate::bindings::Bindings;
 use crate::contract::{Contract, Reference, id_text, interface_name};
 use crate::emit::reference;
 use crate::names::{Names, camel, is_granary_types, origin, snake};
+use crate::sdk::Sdk;
 
 /// How one interface looks in Rust.
 pub(crate) struct Facade<'a> {
@@ -20,6 +21,8 @@ pub(crate) struct Facade<'a> {
     pub(crate) module: Ident,
     pub(crate) trait_name: Ident,
     pub(crate) exported: bool,
+    /// Seen from outside the cluster: references, and nothing to implement.
+    pub(crate) outside: bool,
     pub(crate) reference: Option<&'a Reference>,
 }
 
@@ -57,6 +60,7 @@ pub(crate) fn facades<'a>(contract: &'a Contract, names: &Names<'_>) -> Vec<Faca
                 module,
                 trait_name: free_name(resolve, *id, name, &["", "Methods", "GrainMethods"]),
                 exported: contract.exports.contains(id),
+                outside: contract.sdk == Sdk::Client,
                 reference: contract.refs.iter().find(|reference| reference.interface == *id),
             }
         })
@@ -96,11 +100,16 @@ impl Facade<'_> {
         interface.into_iter().flat_map(|it| it.types.keys().map(|name| camel(name))).collect()
     }
 
-    /// What stands in the module.
-    pub(crate) fn content(&self, names: &Names<'_>, bindings: &mut Bindings) -> Result<TokenStream, Error> {
+    /// The interface's types, by their short names.
+    pub(crate) fn uses(&self, names: &Names<'_>) -> Option<TokenStream> {
         let types = self.type_names();
         let path = names.types_module(self.id);
-        let uses = (!types.is_empty()).then(|| quote!(pub use super::__bindings::#(#path::)*{#(#types),*};));
+        (!types.is_empty()).then(|| quote!(pub use super::__bindings::#(#path::)*{#(#types),*};))
+    }
+
+    /// What stands in the module.
+    pub(crate) fn content(&self, names: &Names<'_>, bindings: &mut Bindings) -> Result<TokenStream, Error> {
+        let uses = self.uses(names);
         let methods = self.has_trait().then(|| self.methods(names));
         let reference = match self.reference {
             Some(reference) => Some(reference::emit(self, reference, names, bindings)?),
@@ -228,6 +237,9 @@ impl Facade<'_> {
         let mut names = Vec::new();
         if self.has_trait() {
             names.push(self.trait_name.clone());
+        }
+        if self.outside && self.functions().next().is_some() {
+            names.push(reference::type_names(self).reference);
         }
         if self.reference.is_some() {
             names.extend(reference::type_names(self).exported());
