@@ -11,11 +11,16 @@
 mod bad_components;
 mod bad_requests;
 mod bank;
+mod dev;
+mod doctor;
 mod evil;
 mod first_steps;
 mod hostile_input;
 mod manifest;
 mod migrate;
 mod new_project;
+mod openapi;
+mod presence;
 mod security;
 mod silo_life;
+mod top;

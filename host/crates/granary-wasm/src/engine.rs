@@ -10,7 +10,7 @@ use std::time::Duration;
 use wasmtime::{Config, Engine, OptLevel, WasmFeatures};
 
 /// Virtual address space reserved for each linear memory, in bytes: with it, bounds checks cost nothing.
-const MEMORY_RESERVATION_BYTES: u64 = 4 << 30;
+pub const MEMORY_RESERVATION_BYTES: u64 = 4 << 30;
 
 /// Space after each linear memory that traps, in bytes.
 const MEMORY_GUARD_BYTES: u64 = 32 << 20;

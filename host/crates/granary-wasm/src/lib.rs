@@ -22,4 +22,4 @@ pub mod engine;
 pub mod inspect;
 
 pub use class::{Class, ClassBuildError};
-pub use engine::{EngineConfig, EngineError, WasmEngine};
+pub use engine::{EngineConfig, EngineError, MEMORY_RESERVATION_BYTES, WasmEngine};
