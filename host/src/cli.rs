@@ -3,6 +3,7 @@
 mod build;
 mod call;
 mod client;
+mod completions;
 mod demo;
 mod deploy;
 mod describe;
@@ -80,6 +81,8 @@ enum Verb {
     Wit(wit::WitArgs),
     /// Look at this machine as a silo would, and say what to change.
     Doctor(doctor::DoctorArgs),
+    /// Print a script that completes verbs and flags in a shell.
+    Completions(completions::CompletionsArgs),
     /// Show Granary at work: two silos, a migration, a crash.
     Demo(demo::DemoArgs),
     /// Compile a component in this process; what a silo runs as its bounded child.
@@ -167,6 +170,7 @@ impl Cli {
             Verb::Manifest(args) => manifest::run(&args),
             Verb::Wit(args) => wit::run(&args),
             Verb::Doctor(args) => doctor::run(&args),
+            Verb::Completions(args) => completions::run(&args),
             Verb::Demo(args) => demo::run(&args),
             Verb::CompileComponent => return granary_wasm::artifact::child_main(),
         };
