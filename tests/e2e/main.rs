@@ -24,3 +24,4 @@ mod presence;
 mod security;
 mod silo_life;
 mod top;
+mod values;
