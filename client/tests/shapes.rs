@@ -1,5 +1,5 @@
 //! Each shape of WIT type: what the generated types write is what the silo's own encoder reads, and the reverse.
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "a test fails by panicking")]
 
 use granary_client::GrainRef;
 use granary_client::json::{Place, WitValue, parse};

@@ -3,6 +3,8 @@
 use granary_tests::{Cluster, validate};
 use serde_json::{Value, json};
 
+use crate::values;
+
 /// Every reference in the document leads somewhere, and every operation has what OpenAPI 3.1 asks of it.
 fn check_structure(document: &Value) {
     assert_eq!(document["openapi"], "3.1.0");
@@ -99,4 +101,23 @@ fn the_document_of_a_running_silo_is_whole_and_its_schemas_fit_real_calls() {
     let _ = silo.cli(&["undeploy", "counter"]).ok();
     let after = silo.gateway().get("/v1/openapi.json").unwrap().ok();
     assert!(after["paths"].get("/v1/grains/counter/{key}/get").is_none(), "{after}");
+}
+
+#[test]
+fn every_type_of_value_fits_its_schemas_in_a_real_call() {
+    let cluster = Cluster::new();
+    let silo = cluster.start("silo-1");
+    silo.deploy(&["values"]);
+    let document = silo.gateway().get("/v1/openapi.json").unwrap().ok();
+    check_structure(&document);
+    let operation = &document["paths"]["/v1/grains/values/{key}/whole"]["post"];
+    let taken = &operation["requestBody"]["content"]["application/json"]["schema"];
+    let given = &operation["responses"]["200"]["content"]["application/json"]["schema"];
+    for case in values::cases() {
+        for arguments in [json!([case]), json!({ "value": case })] {
+            validate(taken, &arguments).unwrap();
+            let result = silo.gateway().call("values/v", "whole", &arguments).unwrap().ok();
+            validate(given, &result).unwrap();
+        }
+    }
 }

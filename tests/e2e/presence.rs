@@ -1,11 +1,19 @@
 //! References in arguments and records, one-way notifications, and a typed program outside the cluster.
 
+use granary_client::json::{Place, WitValue as _, parse};
 use granary_client::{CallError, Client};
 use granary_tests::Cluster;
 use presence_client::contract::{Event, GameRef, PlayerRef, Refusal};
 use presence_client::play;
+use serde_json::Value;
+
+use crate::values::cases;
 
 granary_client::contract! { wit = "../examples/bank/wit", interface = "acme:bank/account", module = "bank" }
+
+granary_client::contract! {
+    wit = "guests/values/wit", interface = "granary-tests:values/values", module = "contract"
+}
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
@@ -76,5 +84,24 @@ fn a_program_outside_gets_typed_errors_and_goes_on_when_a_silo_dies() {
             }
         };
         assert_eq!(balance, 5);
+    });
+}
+
+#[test]
+fn every_type_of_value_comes_back_to_a_program_outside() {
+    let cluster = Cluster::new();
+    let silo = cluster.start("silo-1");
+    silo.deploy(&["values"]);
+    runtime().block_on(async {
+        let client = Client::connect([format!("http://{}", silo.gateway)]).await.unwrap();
+        let grain = contract::ValuesRef::get(&client, "v");
+        for case in cases() {
+            let sent = contract::Everything::from_json(parse(&case.to_string()).unwrap(), &Place::root());
+            let back = grain.whole(sent.unwrap()).await.unwrap();
+            let back: Value = serde_json::from_str(&back.to_json().to_string()).unwrap();
+            assert_eq!(back, case);
+        }
+        let flat = (u64::MAX, Some('é'), Err(3), contract::Rights::READ | contract::Rights::SHARE);
+        assert_eq!(grain.flat(flat.0, flat.1, flat.2, flat.3).await, Ok(flat));
     });
 }

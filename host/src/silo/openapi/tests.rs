@@ -16,7 +16,7 @@ use validator::validate;
 fn interface(text: &str) -> Interface {
     let mut resolve = wit_parser::Resolve::default();
     resolve.push_source("t.wit", text).unwrap();
-    let (id, _) = resolve.interfaces.iter().last().unwrap();
+    let (id, _) = resolve.interfaces.iter().next_back().unwrap();
     Interface::from_resolve(&resolve, id).unwrap()
 }
 
