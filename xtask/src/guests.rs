@@ -15,8 +15,17 @@ use crate::workspace::{self, Package};
 use crate::{process, report};
 
 /// Every guest package. Its component is named after it.
-const GUESTS: [&str; 8] =
-    ["account", "counter", "evil", "mismatch", "presence-game", "presence-player", "transfer", "values"];
+const GUESTS: [&str; 9] = [
+    "account",
+    "counter",
+    "evil",
+    "mismatch",
+    "presence-game",
+    "presence-player",
+    "transfer",
+    "values",
+    "walker",
+];
 /// The folders whose packages are guests.
 const GUEST_FOLDERS: [&str; 2] = ["examples", "tests/guests"];
 /// Packages that lie there and are no guests: programs of the examples.

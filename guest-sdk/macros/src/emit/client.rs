@@ -22,7 +22,7 @@ pub(crate) fn client(
     bindings: &Bindings,
 ) -> Result<TokenStream, Error> {
     let names = Names::new(contract);
-    let facades = interface::facades(contract, &names);
+    let facades = interface::facades(contract, false, &names);
     let modules = facades.iter().map(|facade| {
         let (module, uses) = (&facade.module, facade.uses(&names));
         let docs = format!("`{}`.", facade.id_text);

@@ -23,4 +23,4 @@ pub mod engine;
 pub mod inspect;
 
 pub use class::{Class, ClassBuildError};
-pub use engine::{EngineConfig, EngineError, MEMORY_RESERVATION_BYTES, WasmEngine};
+pub use engine::{EngineConfig, EngineError, EngineVariant, MEMORY_RESERVATION_BYTES, WasmEngine};
