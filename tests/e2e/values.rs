@@ -4,7 +4,7 @@ use granary_tests::{Cluster, Silo};
 use serde_json::{Value, json};
 
 /// Values as they are written, by `docs/json.md`: what comes back has to be the same text.
-fn cases() -> [Value; 3] {
+pub(crate) fn cases() -> [Value; 3] {
     let empty = json!({
         "truth": false,
         "numbers": {

@@ -29,13 +29,13 @@ pub use child::child_main;
 use cache::{Cache, HostKey};
 
 /// Wall time that a compilation may always take.
-const COMPILE_TIME_BASE: Duration = Duration::from_secs(30);
+pub const COMPILE_TIME_BASE: Duration = Duration::from_secs(30);
 
 /// Wall time that is added for each MiB of component.
-const COMPILE_TIME_PER_MIB: Duration = Duration::from_secs(10);
+pub const COMPILE_TIME_PER_MIB: Duration = Duration::from_secs(10);
 
 /// Address space of the compiling process, in bytes.
-const COMPILE_MEMORY_BYTES_MAX: u64 = 3 << 30;
+pub const COMPILE_MEMORY_BYTES_MAX: u64 = 3 << 30;
 
 /// The largest compiled artifact that is accepted, in bytes.
 const ARTIFACT_BYTES_MAX: u64 = 512 << 20;

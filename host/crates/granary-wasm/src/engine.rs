@@ -15,7 +15,7 @@ use wasmtime::{Config, Engine, EngineWeak, MemoryCreator, OptLevel, StackCreator
 use crate::arena::{MemoryArena, StackArena};
 
 /// Virtual address space reserved for each linear memory, in bytes: with it, bounds checks cost nothing.
-const MEMORY_RESERVATION_BYTES: u64 = 4 << 30;
+pub const MEMORY_RESERVATION_BYTES: u64 = 4 << 30;
 
 /// Space after each linear memory that traps, in bytes.
 const MEMORY_GUARD_BYTES: u64 = 32 << 20;

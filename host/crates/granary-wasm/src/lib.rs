@@ -24,4 +24,6 @@ pub mod engine;
 pub mod inspect;
 
 pub use class::{Class, ClassBuildError};
-pub use engine::{EngineConfig, EngineError, EngineVariant, MemoryLayout, WasmEngine};
+pub use engine::{
+    EngineConfig, EngineError, EngineVariant, MEMORY_RESERVATION_BYTES, MemoryLayout, WasmEngine,
+};
