@@ -1,4 +1,6 @@
-//! `granary build`: `cargo build` for the component target, and a check of what came out.
+//! `granary build`: builds a grain project with its language's tools, and checks what came out.
+
+mod js;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -18,19 +20,22 @@ pub(crate) struct BuildArgs {
     /// The project's folder.
     #[arg(default_value = ".")]
     folder: PathBuf,
-    /// Build without optimisation.
+    /// Build without optimisation (Rust only).
     #[arg(long)]
     debug: bool,
 }
 
 pub(crate) fn run(args: &BuildArgs) -> Result<(), CliError> {
-    if !args.folder.join("Cargo.toml").is_file() {
+    let components = if args.folder.join("Cargo.toml").is_file() {
+        cargo(args)?
+    } else if args.folder.join("package.json").is_file() {
+        vec![js::build(&args.folder)?]
+    } else {
         return Err(CliError::data(format!(
-            "{} has no Cargo.toml: run this in a grain project, or make one with `granary new NAME`",
+            "{} has neither Cargo.toml nor package.json: run this in a grain project, or make one with `granary new NAME`",
             args.folder.display()
         )));
-    }
-    let components = cargo(args)?;
+    };
     if components.is_empty() {
         return Err(CliError::data(
             "the build made no component: the library needs crate-type = [\"cdylib\"] in Cargo.toml",
