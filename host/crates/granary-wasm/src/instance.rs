@@ -13,13 +13,14 @@ use granary_core::hosting::{
 use wasmtime::Store;
 use wasmtime::component::{self, ComponentExportIndex, ComponentType, Func, Lift, Lower, Val};
 
-use crate::class::Shared;
+use crate::class::{Method, Shared};
+use crate::fast;
 use crate::state::{HostState, on_epoch};
 use crate::trap;
-use crate::value;
+use crate::value::{self, ValueError};
 
 /// What a dynamic value costs of wasmtime's host-call fuel, for each element of a list (the size of [`Val`]).
-const VAL_FUEL: usize = 40;
+pub(crate) const VAL_FUEL: usize = 40;
 
 /// Host-call fuel beside the largest value: for the strings and records of host calls.
 const FUEL_BASE: usize = 8 << 20;
@@ -30,8 +31,16 @@ pub(crate) struct Instance {
     store: Store<HostState>,
     instance: component::Instance,
     /// The methods' functions, looked up when they are first called.
-    functions: Box<[Option<Func>]>,
+    functions: Box<[Option<Callable>]>,
     sound: bool,
+}
+
+/// A method's function.
+#[derive(Clone)]
+struct Callable {
+    function: Func,
+    /// The way without dynamic values, where there is one.
+    fast: Option<Arc<dyn fast::Call<HostState>>>,
 }
 
 /// `deactivation-reason` of the contract.
@@ -85,7 +94,7 @@ impl Instance {
         match shared.pre.instantiate_async(&mut store).await {
             Ok(instance) => {
                 store.data_mut().flush_log();
-                let functions = vec![None; shared.methods.len()].into_boxed_slice();
+                let functions = shared.methods.iter().map(|_| None).collect();
                 Ok(Self { shared, store, instance, functions, sound: true })
             }
             Err(error) => Err(trap::failure(&error, store.data_mut())),
@@ -104,7 +113,7 @@ impl Instance {
         let shared = Arc::clone(&self.shared);
         let hooks = &shared.hooks;
         match turn {
-            Turn::Invoke { method, args } => self.invoke(&method, &args).await,
+            Turn::Invoke { method, args } => self.invoke(&method, args).await,
             Turn::Activate => match &hooks.activate {
                 Some(export) => {
                     let (outcome,) = self.hook::<_, (Result<(), String>,)>(export, ()).await?;
@@ -131,7 +140,7 @@ impl Instance {
         }
     }
 
-    async fn invoke(&mut self, wanted: &MethodRef, args: &[u8]) -> Result<Vec<u8>, TurnFailure> {
+    async fn invoke(&mut self, wanted: &MethodRef, args: Vec<u8>) -> Result<Vec<u8>, TurnFailure> {
         let shared = Arc::clone(&self.shared);
         let (position, method) = shared.find(wanted).map_err(TurnFailure::BadRequest)?;
         let bytes_max = self.store.data().value_bytes_max;
@@ -139,21 +148,32 @@ impl Instance {
             let text = format!("the arguments have {} bytes, the limit is {bytes_max}", args.len());
             return Err(TurnFailure::BadRequest(text));
         }
-        let params = value::decode_params(&method.signature, args)
-            .map_err(|error| TurnFailure::BadRequest(format!("the arguments do not decode: {error}")))?;
-        let function = self
-            .function(position, &method.export)
+        let callable = self
+            .callable(position, method)
             .ok_or_else(|| TurnFailure::BadRequest(format!("{} is not callable", wanted.method)))?;
-        let mut results = vec![Val::Bool(false); usize::from(method.signature.result.is_some())];
-
-        self.sound = false;
-        let outcome = function.call_async(&mut self.store, &params, &mut results).await;
+        // Bad arguments are refused before any guest code runs, which lowering them would do.
+        let undecodable =
+            |error: ValueError| TurnFailure::BadRequest(format!("the arguments do not decode: {error}"));
+        let outcome = match callable.fast {
+            Some(fast) => {
+                granary_wit::validate_args(&method.signature, &args, bytes_max)
+                    .map_err(|error| undecodable(error.into()))?;
+                self.sound = false;
+                let outcome = fast.call(&mut self.store, args).await;
+                outcome.map(|bytes| value::bounded(bytes, bytes_max))
+            }
+            None => {
+                let params = value::decode_params(&method.signature, &args).map_err(undecodable)?;
+                let mut results = vec![Val::Bool(false); usize::from(method.signature.result.is_some())];
+                self.sound = false;
+                let outcome = callable.function.call_async(&mut self.store, &params, &mut results).await;
+                outcome.map(|()| value::encode_result(&method.signature, results.first(), bytes_max))
+            }
+        };
         let state = self.store.data_mut();
-        if let Err(error) = outcome {
-            return Err(trap::failure(&error, state));
-        }
+        let result = outcome.map_err(|error| trap::failure(&error, state))?;
         state.flush_log();
-        match value::encode_result(&method.signature, results.first(), bytes_max) {
+        match result {
             Ok(bytes) => {
                 self.sound = true;
                 Ok(bytes)
@@ -165,12 +185,14 @@ impl Instance {
         }
     }
 
-    fn function(&mut self, position: usize, export: &ComponentExportIndex) -> Option<Func> {
+    fn callable(&mut self, position: usize, method: &Method) -> Option<Callable> {
         let slot = self.functions.get_mut(position)?;
         if slot.is_none() {
-            *slot = self.instance.get_func(&mut self.store, export);
+            let function = self.instance.get_func(&mut self.store, method.export)?;
+            let fast = fast::export(&function, &self.store, &method.signature);
+            *slot = Some(Callable { function, fast });
         }
-        *slot
+        slot.clone()
     }
 
     /// Calls an export of the contract, whose types are known.

@@ -6,6 +6,7 @@
 //! of clusters: what a guest asks for goes to the activation's host.
 
 mod class;
+mod fast;
 mod guest_log;
 mod imports;
 mod instance;

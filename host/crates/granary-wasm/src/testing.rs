@@ -84,8 +84,18 @@ pub(crate) fn dummy(wit: &str) -> Vec<u8> {
     encode(&resolve, world, core)
 }
 
-fn encode(resolve: &Resolve, world: WorldId, mut core: Vec<u8>) -> Vec<u8> {
-    embed_component_metadata(&mut core, resolve, world, StringEncoding::UTF8).unwrap();
+fn encode(resolve: &Resolve, world: WorldId, core: Vec<u8>) -> Vec<u8> {
+    encode_as(resolve, world, core, StringEncoding::UTF8)
+}
+
+/// A component whose core module has its strings in this encoding.
+pub(crate) fn encode_as(
+    resolve: &Resolve,
+    world: WorldId,
+    mut core: Vec<u8>,
+    encoding: StringEncoding,
+) -> Vec<u8> {
+    embed_component_metadata(&mut core, resolve, world, encoding).unwrap();
     ComponentEncoder::default().module(&core).unwrap().validate(true).encode().unwrap()
 }
 

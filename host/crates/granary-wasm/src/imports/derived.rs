@@ -5,16 +5,17 @@
 
 use std::sync::Arc;
 
-use granary_core::hosting::{CallError, MethodRef, OutgoingCall};
-use granary_wit::{Flavour, Signature};
+use granary_core::hosting::{BoxFuture, CallError, MethodRef, OutgoingCall};
+use granary_wit::{Decoder, Encoder, Flavour, Signature};
 use wasmtime::component::Val;
 use wasmtime::{StoreContextMut, bail};
 
 use super::Instance;
-use super::types::{GrainRef, call_error_val};
+use super::types::{GrainRef, call_error_val, encode_call_error};
+use crate::fast;
 use crate::inspect::Reference;
 use crate::state::{HostState, after_wait};
-use crate::value;
+use crate::value::{self, ValueError};
 
 /// One imported function.
 struct DerivedCall {
@@ -22,6 +23,9 @@ struct DerivedCall {
     signature: Signature,
     one_way: bool,
 }
+
+/// Flat values of a `grain-ref`: two strings.
+const REF_FLAT: usize = 4;
 
 /// Links the methods of a derived interface that the component uses.
 pub(crate) fn link(instance: &mut Instance<'_>, reference: &Reference) -> wasmtime::Result<()> {
@@ -35,41 +39,105 @@ pub(crate) fn link(instance: &mut Instance<'_>, reference: &Reference) -> wasmti
             signature: signature.clone(),
             one_way: reference.flavour == Flavour::Send,
         });
-        instance.func_new_async(name, move |store, _, params, results| {
-            let call = Arc::clone(&call);
-            Box::new(async move {
-                let outcome = call.run(store, params).await?;
-                let Some(result) = results.first_mut() else {
-                    bail!("the import {} has no result", call.method.method);
-                };
-                *result = match outcome {
-                    Ok(value) => Val::Result(Ok(value.map(Box::new))),
-                    Err(error) => Val::Result(Err(Some(Box::new(call_error_val(error))))),
-                };
-                Ok(())
-            })
-        })?;
+        let params = REF_FLAT + fast::params_count(signature);
+        if !fast::import(instance, name, params, Arc::clone(&call) as Arc<dyn fast::Import<HostState>>)? {
+            link_dynamic(instance, name, call)?;
+        }
     }
     Ok(())
 }
 
+/// Links a method whose values are too many for the fast path.
+fn link_dynamic(instance: &mut Instance<'_>, name: &str, call: Arc<DerivedCall>) -> wasmtime::Result<()> {
+    instance.func_new_async(name, move |store, _, params, results| {
+        let call = Arc::clone(&call);
+        Box::new(async move {
+            let outcome = call.run_dynamic(store, params).await?;
+            let Some(result) = results.first_mut() else {
+                bail!("the import {} has no result", call.method.method);
+            };
+            *result = match outcome {
+                Ok(value) => Val::Result(Ok(value.map(Box::new))),
+                Err(error) => Val::Result(Err(Some(Box::new(call_error_val(error))))),
+            };
+            Ok(())
+        })
+    })
+}
+
+impl fast::Import<HostState> for DerivedCall {
+    fn run<'a>(
+        &'a self,
+        store: StoreContextMut<'a, HostState>,
+        params: Vec<u8>,
+    ) -> BoxFuture<'a, wasmtime::Result<Vec<u8>>> {
+        Box::pin(async move {
+            let mut encoder = Encoder::new(usize::MAX);
+            match self.run_fast(store, params).await? {
+                Ok(result) => {
+                    encoder.case(0)?;
+                    encoder.raw(&result)?;
+                }
+                Err(error) => {
+                    encoder.case(1)?;
+                    encode_call_error(&mut encoder, &error)?;
+                }
+            }
+            Ok(encoder.finish())
+        })
+    }
+}
+
 impl DerivedCall {
-    async fn run(
+    /// A call whose parameters, the reference and then the arguments, are encoded.
+    async fn run_fast(
         &self,
-        mut store: StoreContextMut<'_, HostState>,
+        store: StoreContextMut<'_, HostState>,
+        params: Vec<u8>,
+    ) -> wasmtime::Result<Result<Vec<u8>, CallError>> {
+        let mut decoder = Decoder::new(&params);
+        let to = GrainRef::decode(&mut decoder)?;
+        let args = decoder.rest().to_vec();
+        let bytes_max = store.data().value_bytes_max;
+        let result = match self.deliver(store, &to, value::bounded(args, bytes_max)).await {
+            Ok(result) => result,
+            Err(error) => return Ok(Err(error)),
+        };
+        if self.one_way {
+            return Ok(Ok(Vec::new()));
+        }
+        Ok(match granary_wit::validate_result(&self.signature, &result, usize::MAX) {
+            Ok(()) => Ok(result),
+            Err(error) => Err(undecodable(&error.into())),
+        })
+    }
+
+    async fn run_dynamic(
+        &self,
+        store: StoreContextMut<'_, HostState>,
         params: &[Val],
     ) -> wasmtime::Result<Result<Option<Val>, CallError>> {
         let Some((to, args)) = params.split_first() else { bail!("a derived function without a reference") };
         let Some(to) = GrainRef::from_val(to) else { bail!("the reference is not a grain-ref") };
-        let to = match to.to_id() {
-            Ok(to) => to,
+        let bytes_max = store.data().value_bytes_max;
+        let args = value::encode_params(&self.signature, args, bytes_max);
+        let result = match self.deliver(store, &to, args).await {
+            Ok(_) if self.one_way => return Ok(Ok(None)),
+            Ok(result) => result,
             Err(error) => return Ok(Err(error)),
         };
-        let bytes_max = store.data().value_bytes_max;
-        let args = match value::encode_params(&self.signature, args, bytes_max) {
-            Ok(args) => args,
-            Err(error) => return Ok(Err(CallError::NotDelivered(format!("the arguments: {error}")))),
-        };
+        Ok(value::decode_result(&self.signature, &result).map_err(|error| undecodable(&error)))
+    }
+
+    /// Makes the call.
+    async fn deliver(
+        &self,
+        mut store: StoreContextMut<'_, HostState>,
+        to: &GrainRef,
+        args: Result<Vec<u8>, ValueError>,
+    ) -> Result<Vec<u8>, CallError> {
+        let to = to.to_id()?;
+        let args = args.map_err(|error| CallError::NotDelivered(format!("the arguments: {error}")))?;
         let host = Arc::clone(&store.data().host);
         let call = OutgoingCall {
             to,
@@ -80,13 +148,11 @@ impl DerivedCall {
         };
         let outcome = host.call(call).await;
         after_wait(&mut store);
-        let result = match outcome {
-            Ok(_) if self.one_way => return Ok(Ok(None)),
-            Ok(result) => result,
-            Err(error) => return Ok(Err(error)),
-        };
-        // The callee ran; what it answered is not of the type that both agreed on by hash.
-        Ok(value::decode_result(&self.signature, &result)
-            .map_err(|error| CallError::Failed(format!("the result does not decode: {error}"))))
+        outcome
     }
+}
+
+/// The callee ran; what it answered is not of the type that both agreed on by hash.
+fn undecodable(error: &ValueError) -> CallError {
+    CallError::Failed(format!("the result does not decode: {error}"))
 }
