@@ -19,3 +19,4 @@ mod migrate;
 mod new_project;
 mod security;
 mod silo_life;
+mod values;

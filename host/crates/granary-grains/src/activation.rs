@@ -8,6 +8,7 @@
 
 pub(crate) mod mailbox;
 pub(crate) mod run;
+mod waiting;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -138,6 +139,8 @@ struct Shared {
     /// When the running call's time is up; `None` outside calls.
     turn_deadline: Option<Instant>,
     running: bool,
+    /// The id of the running call, or of the last one.
+    call_id: u128,
     calls: u64,
 }
 
@@ -171,6 +174,7 @@ impl Activation {
                 last_used: now,
                 turn_deadline: None,
                 running: false,
+                call_id: 0,
                 calls: 0,
             }),
             wake: Notify::new(),
@@ -273,6 +277,7 @@ impl Activation {
         if let Some(call) = shared.mailbox.pop() {
             shared.running = true;
             shared.turn_deadline = Some(call.deadline);
+            shared.call_id = call.request.call_id;
             return Next::Call(Box::new(call), instance);
         }
         let Some(age) = self.class.info().limits.idle_age else {
@@ -290,7 +295,7 @@ impl Activation {
     }
 
     /// Lends the instance to a call if the activation is valid and nothing waits for it.
-    pub(crate) fn borrow_idle(&self, deadline: Instant) -> Option<Box<dyn GrainInstance>> {
+    pub(crate) fn borrow_idle(&self, call: &QueuedCall) -> Option<Box<dyn GrainInstance>> {
         let mut shared = self.lock();
         let idle = shared.state == ActivationState::Valid
             && shared.mailbox.len() == 0
@@ -302,7 +307,8 @@ impl Activation {
         match std::mem::replace(&mut shared.slot, Slot::Lent { awaited: false }) {
             Slot::Parked(instance) => {
                 shared.running = true;
-                shared.turn_deadline = Some(deadline);
+                shared.turn_deadline = Some(call.deadline);
+                shared.call_id = call.request.call_id;
                 Some(instance)
             }
             other => {

@@ -21,6 +21,7 @@ use crate::activation::mailbox::{Arrival, PushError, QueuedCall};
 use crate::activation::run::{self, Start};
 use crate::activation::{Activation, ActivationState};
 use crate::catalog::Found;
+use crate::cycles;
 use crate::grains::Inner;
 use crate::inline;
 use crate::options::{
@@ -71,7 +72,7 @@ impl Inner {
         }
         let reply = match self.check(&request) {
             Ok(()) if request.one_way => self.send_one_way(request, deadline),
-            Ok(()) => self.deliver(&request, deadline).await,
+            Ok(()) => cycles::watch(self, &request, self.deliver(&request, deadline)).await,
             Err(error) => Routed::from(error).reply,
         };
         if reply.outcome.is_err() {

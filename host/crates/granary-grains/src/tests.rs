@@ -2,6 +2,7 @@
 //! grain classes that fail on command.
 
 mod calls;
+mod cycles;
 mod drain;
 mod harness;
 mod inline;

@@ -19,6 +19,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use granary_core::hosting::{ClassInfo, InterfaceInfo, Limits, MethodInfo};
 use granary_core::id::{Digest, GrainType};
 use granary_wit::{Flavour, Interface, Signature, method_hash, params_hash};
+use wasmparser::types::Types;
 use wasmparser::{Validator, WasmFeatures};
 use wit_component::DecodedWasm;
 use wit_parser::{Resolve, WorldId};
@@ -117,11 +118,11 @@ pub fn inspect(bytes: &[u8]) -> Result<Inspection, InspectError> {
     sniff::require_component(bytes)?;
     let scan = scan::scan(bytes)?;
     // Asynchronous types are let through here, so that what uses them can be named below.
-    validate(bytes, crate::engine::features() | WasmFeatures::CM_ASYNC)?;
+    let types = validate(bytes, crate::engine::features() | WasmFeatures::CM_ASYNC)?;
     let (resolve, world) = decode(bytes)?;
 
     let exports = exports::read(&resolve, world)?;
-    let imports = imports::read(&resolve, world)?;
+    let imports = imports::read(&resolve, world, &types)?;
     validate(bytes, crate::engine::features())?;
 
     let properties = properties::from_sections(&scan.manifests)?;
@@ -222,12 +223,10 @@ fn method_info(signature: &Signature) -> MethodInfo {
     }
 }
 
-fn validate(bytes: &[u8], features: WasmFeatures) -> Result<(), InspectError> {
-    Validator::new_with_features(features).validate_all(bytes).map(|_| ()).map_err(|error| {
-        InspectError::Invalid {
-            offset: u64::try_from(error.offset()).unwrap_or(u64::MAX),
-            message: crate::text::first_line(error.message()),
-        }
+fn validate(bytes: &[u8], features: WasmFeatures) -> Result<Types, InspectError> {
+    Validator::new_with_features(features).validate_all(bytes).map_err(|error| InspectError::Invalid {
+        offset: u64::try_from(error.offset()).unwrap_or(u64::MAX),
+        message: crate::text::first_line(error.message()),
     })
 }
 

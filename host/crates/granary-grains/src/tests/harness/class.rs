@@ -15,8 +15,21 @@ use tokio::sync::Semaphore;
 
 use super::{INTERFACE, grain, hash, method};
 
-const METHODS: [&str; 12] =
-    ["add", "get", "trap", "bad", "wait", "call", "send", "write", "read", "stop", "move", "calls-self"];
+const METHODS: [&str; 13] = [
+    "add",
+    "get",
+    "trap",
+    "bad",
+    "wait",
+    "call",
+    "wait-call",
+    "send",
+    "write",
+    "read",
+    "stop",
+    "move",
+    "calls-self",
+];
 
 /// What all instances of a cluster do, and what they did.
 #[derive(Default)]
@@ -175,7 +188,10 @@ impl Instance {
             "trap" => return Err(trap("the guest panicked")),
             "bad" => return Err(TurnFailure::BadRequest("these are no arguments".to_owned())),
             "wait" => self.behaviour.pass().await,
-            "call" | "send" | "calls-self" => {
+            "call" | "wait-call" | "send" | "calls-self" => {
+                if name == "wait-call" {
+                    self.behaviour.pass().await;
+                }
                 // "grain method": calls it without arguments, or with a call to itself further on.
                 let text = text();
                 let (to, rest) = text.split_once(' ').unwrap();
