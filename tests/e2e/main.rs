@@ -14,6 +14,7 @@ mod bank;
 mod evil;
 mod first_steps;
 mod hostile_input;
+mod languages;
 mod manifest;
 mod migrate;
 mod new_project;

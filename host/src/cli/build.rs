@@ -1,6 +1,8 @@
 //! `granary build`: builds a grain project with its language's tools, and checks what came out.
 
 mod js;
+mod project;
+mod python;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -26,14 +28,19 @@ pub(crate) struct BuildArgs {
 }
 
 pub(crate) fn run(args: &BuildArgs) -> Result<(), CliError> {
-    let components = if args.folder.join("Cargo.toml").is_file() {
+    let folder = &args.folder;
+    let components = if folder.join("Cargo.toml").is_file() {
         cargo(args)?
-    } else if args.folder.join("package.json").is_file() {
-        vec![js::build(&args.folder)?]
+    } else if folder.join(js::MARK).is_file() {
+        vec![with_tools(folder, js::build)?]
+    } else if folder.join(python::MARK).is_file() {
+        vec![with_tools(folder, python::build)?]
     } else {
         return Err(CliError::data(format!(
-            "{} has neither Cargo.toml nor package.json: run this in a grain project, or make one with `granary new NAME`",
-            args.folder.display()
+            "{} has neither Cargo.toml nor {} nor {}: run this in a grain project, or make one with `granary new NAME`",
+            folder.display(),
+            js::MARK,
+            python::MARK,
         )));
     };
     if components.is_empty() {
@@ -47,6 +54,19 @@ pub(crate) fn run(args: &BuildArgs) -> Result<(), CliError> {
         output::data(&display(&component))?;
     }
     Ok(())
+}
+
+/// Builds a project whose tools know nothing of grains, and gives the component.
+fn with_tools(
+    folder: &Path,
+    build: fn(&Path, &project::Project) -> Result<(), CliError>,
+) -> Result<PathBuf, CliError> {
+    let project = project::Project::read(folder)?;
+    project.write_packages(folder)?;
+    build(folder, &project)?;
+    let component = folder.join(project.component());
+    project.state_properties(&component)?;
+    Ok(component)
 }
 
 /// Runs cargo, and gives the components that it made.

@@ -37,6 +37,8 @@ enum Template {
     Rust,
     /// JavaScript, built with componentize-js from npm.
     Js,
+    /// Python, built with componentize-py from PyPI.
+    Python,
 }
 
 pub(crate) fn run(args: &NewArgs) -> Result<(), CliError> {
@@ -51,6 +53,7 @@ pub(crate) fn run(args: &NewArgs) -> Result<(), CliError> {
     let (files, next) = match args.template {
         Template::Rust => (&RUST[..], "cargo test && granary build"),
         Template::Js => (&JS[..], "granary build"),
+        Template::Python => (&PYTHON[..], "granary build"),
     };
     for (path, text) in files {
         write(&folder.join(fill(path, &args.name)), &fill(text, &args.name))?;
@@ -204,14 +207,29 @@ fn fill(text: &str, name: &str) -> String {
 }
 
 /// Path and text of each file of a new JavaScript project.
-const JS: [(&str, &str); 7] = [
+const JS: [(&str, &str); 8] = [
     ("package.json", include_str!("new/js/package.json.template")),
+    ("granary.toml", GRANARY_TOML),
     (".npmrc", include_str!("new/js/npmrc.template")),
     (".gitignore", "/node_modules\n/*.wasm\n"),
     ("README.md", include_str!("new/js/README.md.template")),
-    ("wit/world.wit", include_str!("new/js/world.wit.template")),
+    ("wit/world.wit", include_str!("new/world.wit.template")),
     ("wit/deps/{{name}}/{{name}}.wit", include_str!("new/contract.wit.template")),
     ("grain.js", include_str!("new/js/grain.js.template")),
+];
+
+/// The project file of a language without an SDK.
+const GRANARY_TOML: &str = include_str!("new/granary.toml.template");
+
+/// Path and text of each file of a new Python project.
+const PYTHON: [(&str, &str); 7] = [
+    ("requirements.txt", "componentize-py==0.25.1\n"),
+    ("granary.toml", GRANARY_TOML),
+    (".gitignore", "/.venv\n/*.wasm\n__pycache__\n"),
+    ("README.md", include_str!("new/python/README.md.template")),
+    ("wit/world.wit", include_str!("new/world.wit.template")),
+    ("wit/deps/{{name}}/{{name}}.wit", include_str!("new/contract.wit.template")),
+    ("grain.py", include_str!("new/python/grain.py.template")),
 ];
 
 /// Path and text of each file of a new Rust project.
