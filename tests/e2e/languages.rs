@@ -88,7 +88,10 @@ fn newcomer(silo: &Silo, language: &str, lock: Option<&str>) {
     assert!(deployed.ok().contains(&format!("{name} deployed")), "{deployed:?}");
     let grain = format!("{name}/alice");
     assert_eq!(run(&project, &["call", &grain, "increment", "5"]).ok(), "5");
-    assert_eq!(run(&project, &["call", &grain, "increment", "18446744073709551610"]).ok(), u64::MAX.to_string());
+    assert_eq!(
+        run(&project, &["call", &grain, "increment", "18446744073709551610"]).ok(),
+        u64::MAX.to_string()
+    );
     assert_eq!(run(&project, &["call", &grain, "get"]).ok(), u64::MAX.to_string());
     assert_eq!(run(&project, &["call", &format!("{name}/bob"), "get"]).ok(), "0");
 }

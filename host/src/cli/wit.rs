@@ -63,8 +63,7 @@ pub(crate) fn run(args: &WitArgs) -> Result<(), CliError> {
 /// Writes the contract in `folder`, whose types the derived package uses, and its derived package into `deps`.
 pub(super) fn write_refs(folder: &Path, deps: &Path) -> Result<(), CliError> {
     let package = derive(folder)?;
-    let cannot =
-        |error: std::io::Error| CliError::data(format!("cannot read {}: {error}", folder.display()));
+    let cannot = |error: std::io::Error| CliError::data(format!("cannot read {}: {error}", folder.display()));
     let name = package.file_name.trim_end_matches("-refs.wit");
     for entry in std::fs::read_dir(folder).map_err(cannot)? {
         let path = entry.map_err(cannot)?.path();

@@ -53,9 +53,10 @@ pub(super) const TEST_RUNNER: Need = Need {
 pub(super) const NODE: Need = Need {
     name: "Node.js 20 with npm",
     present: || {
-        let major = process::output_of(Command::new("node").arg("--version"), LOOK_LIMIT)
-            .ok()
-            .and_then(|version| version.trim().trim_start_matches('v').split('.').next()?.parse::<u32>().ok());
+        let major =
+            process::output_of(Command::new("node").arg("--version"), LOOK_LIMIT).ok().and_then(|version| {
+                version.trim().trim_start_matches('v').split('.').next()?.parse::<u32>().ok()
+            });
         Ok(major.is_some_and(|major| major >= 20)
             && process::succeeds(Command::new("npm").arg("--version"), LOOK_LIMIT))
     },

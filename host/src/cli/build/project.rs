@@ -185,7 +185,8 @@ mod tests {
         std::fs::write(file.path(), b"\0asm\x0d\0\x01\0").unwrap();
         let long = "x".repeat(300);
         let project =
-            read(&format!("name = \"a\"\n[properties]\n\"acme.note\" = \"{long}\"\ngrain-type = \"b\"")).unwrap();
+            read(&format!("name = \"a\"\n[properties]\n\"acme.note\" = \"{long}\"\ngrain-type = \"b\""))
+                .unwrap();
         project.state_properties(file.path()).unwrap();
         let bytes = std::fs::read(file.path()).unwrap();
         // Two bytes of length for a section of more than 127 bytes.

@@ -17,7 +17,8 @@ const PYTHON: &str = ".venv/bin/python";
 const TOOL: &str = ".venv/bin/componentize-py";
 
 /// What to do when a program is missing.
-const ADVICE: &str = "install Python 3.10 or newer with venv and pip (on Debian: apt-get install python3-venv)";
+const ADVICE: &str =
+    "install Python 3.10 or newer with venv and pip (on Debian: apt-get install python3-venv)";
 
 /// Builds the component.
 pub(super) fn build(folder: &Path, project: &Project) -> Result<(), CliError> {
