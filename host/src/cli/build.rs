@@ -109,5 +109,5 @@ fn cargo(args: &BuildArgs) -> Result<Vec<PathBuf>, CliError> {
 /// A path as one would type it here.
 fn display(path: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
-    path.strip_prefix(&here).unwrap_or(path).display().to_string()
+    path.strip_prefix(&here).or_else(|_| path.strip_prefix(".")).unwrap_or(path).display().to_string()
 }
