@@ -11,6 +11,7 @@
 mod bad_components;
 mod bad_requests;
 mod bank;
+mod concurrent;
 mod evil;
 mod first_steps;
 mod hostile_input;

@@ -51,6 +51,8 @@ metrics! {
     calls_inline,
     /// Queued calls whose deadline passed before their turn.
     calls_expired,
+    /// Times that calls waited since a reentrant activation ran as many turns as may overlap.
+    overlaps_full,
     /// Calls refused because a queue was full.
     calls_overloaded,
     /// Calls answered as a cycle.

@@ -8,3 +8,4 @@ mod harness;
 mod inline;
 mod life;
 mod migration;
+mod overlap;

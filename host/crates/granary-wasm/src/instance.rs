@@ -1,14 +1,17 @@
-//! One instance in its own store, and the turns that it runs.
+//! One instance in its own store, and the turns that it runs; beside each other in `instance/overlap.rs`.
 //!
 //! A turn that does not end in an orderly way (a trap, the budget, a dropped future) leaves the instance in the
 //! middle of something: it is marked before each turn and unmarked only after a good end, and refuses all
 //! further turns otherwise. Its owner drops it then.
 
+mod overlap;
+
+use std::future::poll_fn;
 use std::sync::Arc;
 
 use granary_core::hosting::{
-    ActivationHost, BoxFuture, DeactivationReason, GrainInstance, MethodRef, TrapKind, Turn, TurnContext,
-    TurnFailure,
+    ActivationHost, BoxFuture, DeactivationReason, GrainInstance, MethodRef, Overlap, TrapKind, Turn,
+    TurnContext, TurnFailure,
 };
 use wasmtime::Store;
 use wasmtime::component::{self, ComponentExportIndex, ComponentType, Func, Lift, Lower, Val};
@@ -84,7 +87,7 @@ impl Instance {
     pub(crate) async fn new(shared: Arc<Shared>, host: Arc<dyn ActivationHost>) -> Result<Self, TurnFailure> {
         let limits = &shared.info.limits;
         let state = HostState::new(host, limits, shared.engine.ticks(limits.turn_cpu_max));
-        let mut store = Store::new(shared.engine.inner(), state);
+        let mut store = Store::new(shared.pre.engine(), state);
         store.limiter(|state| &mut state.memory);
         store.epoch_deadline_callback(on_epoch);
         store.set_epoch_deadline(1);
@@ -166,7 +169,10 @@ impl Instance {
                 let params = value::decode_params(&method.signature, &args).map_err(undecodable)?;
                 let mut results = vec![Val::Bool(false); usize::from(method.signature.result.is_some())];
                 self.sound = false;
-                let outcome = callable.function.call_async(&mut self.store, &params, &mut results).await;
+                let mut outcome = callable.function.call_async(&mut self.store, &params, &mut results).await;
+                if outcome.is_ok() && shared.info.asynchronous {
+                    outcome = self.rest().await;
+                }
                 outcome.map(|()| value::encode_result(&method.signature, results.first(), bytes_max))
             }
         };
@@ -189,10 +195,21 @@ impl Instance {
         let slot = self.functions.get_mut(position)?;
         if slot.is_none() {
             let function = self.instance.get_func(&mut self.store, method.export)?;
-            let fast = fast::export(&function, &self.store, &method.signature);
+            // The fast values' safety argument is about the calling convention of synchronous components.
+            let synchronous = !self.shared.info.asynchronous;
+            let fast = synchronous.then(|| fast::export(&function, &self.store, &method.signature)).flatten();
             *slot = Some(Callable { function, fast });
         }
         slot.clone()
+    }
+
+    /// Lets end what a turn left running when it gave its result: with the turn, nothing of the grain runs on.
+    async fn rest(&mut self) -> wasmtime::Result<()> {
+        let until = self.store.data().wait_until();
+        let rest = self.store.run_concurrent(async |accessor| {
+            poll_fn(|context| accessor.poll_no_interesting_tasks(context)).await;
+        });
+        tokio::time::timeout_at(until.into(), rest).await.unwrap_or_else(|_| Err(overlap::waited_too_long()))
     }
 
     /// Calls an export of the contract, whose types are known.
@@ -227,6 +244,10 @@ fn no_migration() -> TurnFailure {
 }
 
 impl GrainInstance for Instance {
+    fn overlap(&mut self) -> Option<Overlap<'_>> {
+        self.shared.info.reentrant.then(|| overlap::begin(self))
+    }
+
     fn turn(&mut self, turn: Turn, context: TurnContext) -> BoxFuture<'_, Result<Vec<u8>, TurnFailure>> {
         Box::pin(self.run(turn, context))
     }

@@ -23,4 +23,4 @@ pub mod engine;
 pub mod inspect;
 
 pub use class::{Class, ClassBuildError};
-pub use engine::{EngineConfig, EngineError, WasmEngine};
+pub use engine::{EngineConfig, EngineError, EngineVariant, WasmEngine};

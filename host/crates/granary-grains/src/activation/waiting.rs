@@ -10,7 +10,7 @@ impl Activation {
     /// Where a call is; `None` when it was answered, has not come, or its time is up.
     pub(crate) fn phase_of(&self, call_id: u128) -> Option<CallPhase> {
         let shared = self.lock();
-        if shared.running && shared.call_id == call_id {
+        if shared.running > 0 && shared.call_id == call_id {
             return Some(CallPhase::Running);
         }
         shared.mailbox.holds(call_id, Instant::now()).then_some(CallPhase::Queued)

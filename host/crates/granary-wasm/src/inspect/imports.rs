@@ -1,6 +1,6 @@
 //! Sorts a component's imports: the platform's, the fixed WASI list, derived packages, and what is refused.
 
-use granary_wit::{DerivedImport, Flavour, Interface, Signature, TypeError, derived_of};
+use granary_wit::{DerivedImport, DerivedShapeError, Flavour, Interface, Signature, TypeError, derived_of};
 use wasmparser::component_types::ComponentEntityType;
 use wasmparser::types::Types;
 use wit_parser::{InterfaceId, Resolve, TypeDefKind, WorldId, WorldItem, WorldKey};
@@ -47,11 +47,18 @@ pub(super) struct Imports {
     pub(super) references: Vec<Reference>,
     pub(super) others: Vec<String>,
     pub(super) notes: Vec<String>,
+    /// The component exports an `async func`.
+    asynchronous: bool,
 }
 
 /// Reads the imports of a component's world. All imports that are not offered are named in one error.
-pub(super) fn read(resolve: &Resolve, world: WorldId, types: &Types) -> Result<Imports, InspectError> {
-    let mut imports = Imports::default();
+pub(super) fn read(
+    resolve: &Resolve,
+    world: WorldId,
+    types: &Types,
+    asynchronous: bool,
+) -> Result<Imports, InspectError> {
+    let mut imports = Imports { asynchronous, ..Imports::default() };
     let mut problems = Vec::new();
     for (key, item) in resolve.worlds.get(world).into_iter().flat_map(|world| &world.imports) {
         let name = resolve.name_world_key(key);
@@ -120,11 +127,17 @@ impl Imports {
         id: InterfaceId,
         derived: &DerivedImport,
     ) -> Result<Option<ImportProblem>, InspectError> {
-        // A component with asynchronous exports has been refused before: all that get here are synchronous (A4).
-        if derived.flavour == Flavour::Async {
+        // What has only synchronous exports would trap when it waits (decision A4).
+        if derived.flavour == Flavour::Async && !self.asynchronous {
             return Ok(Some(ImportProblem::Async(import_name)));
         }
         let interface = Interface::from_resolve(resolve, id)?;
+        let wanted = derived.flavour == Flavour::Async;
+        if let Some((function, _)) = interface.functions.iter().find(|(_, it)| it.is_async != wanted) {
+            let what = if wanted { "it must be an `async func`" } else { "it must be a plain `func`" };
+            let (function, what) = (function.clone(), what.to_owned());
+            return Err(DerivedShapeError { import: import_name, function, what }.into());
+        }
         let methods = interface
             .functions
             .iter()
