@@ -250,11 +250,15 @@ impl Deployments {
         properties: &BTreeMap<String, String>,
     ) -> Result<Arc<dyn GrainClass>, DeployError> {
         let component =
-            self.parts.compiler.compile(bytes, inspection.engine()).await.map_err(|error| match error {
-                CompileError::Refused(_) | CompileError::GivenUp(_) => {
-                    DeployError::BadComponent(format!("the component does not compile: {error}"))
+            self.parts.compiler.compile(bytes, inspection.engine(properties)).await.map_err(|error| {
+                match error {
+                    CompileError::Refused(_) | CompileError::GivenUp(_) => {
+                        DeployError::BadComponent(format!("the component does not compile: {error}"))
+                    }
+                    other => {
+                        DeployError::Unavailable(format!("this silo cannot compile at present: {other}"))
+                    }
                 }
-                other => DeployError::Unavailable(format!("this silo cannot compile at present: {other}")),
             })?;
         granary_wasm::Class::new(self.parts.engine.clone(), inspection, &component, properties)
             .map(|class| class as Arc<dyn GrainClass>)

@@ -113,8 +113,7 @@ impl CompileError {
 #[derive(Debug)]
 pub struct Compiler {
     command: CompileCommand,
-    synchronous: Arc<Target>,
-    asynchronous: Arc<Target>,
+    targets: [Arc<Target>; 4],
 }
 
 /// One of the engines, with the code that was compiled for it.
@@ -152,17 +151,16 @@ impl Compiler {
             let cache = Cache::new(config.cache_dir.clone(), compatibility, key.clone());
             Arc::new(Target { variant, engine, cache })
         };
-        Ok(Self {
-            command: config.command.clone(),
-            synchronous: target(EngineVariant::Synchronous),
-            asynchronous: target(EngineVariant::Asynchronous),
-        })
+        Ok(Self { command: config.command.clone(), targets: EngineVariant::ALL.map(target) })
     }
 
     fn target(&self, variant: EngineVariant) -> &Arc<Target> {
-        match variant {
-            EngineVariant::Synchronous => &self.synchronous,
-            EngineVariant::Asynchronous => &self.asynchronous,
+        let [first, second, third, fourth] = &self.targets;
+        match variant.index() {
+            0 => first,
+            1 => second,
+            2 => third,
+            _ => fourth,
         }
     }
 

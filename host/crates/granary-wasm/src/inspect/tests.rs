@@ -331,7 +331,7 @@ fn asynchronous_wit(imports: &[&str]) -> String {
 fn a_component_with_an_async_func_needs_the_asynchronous_engine_and_may_be_reentrant() {
     let bytes = asynchronous(&["account-async"]);
     let inspection = inspect(&bytes).unwrap();
-    assert_eq!(inspection.engine(), EngineVariant::Asynchronous);
+    assert!(inspection.engine(&BTreeMap::new()).asynchronous);
     let info = inspection.class_info(&BTreeMap::new()).unwrap();
     assert!(info.asynchronous && !info.reentrant, "overlapping turns are asked for");
     assert_eq!(info.references[0].id, "acme:bank/account");
