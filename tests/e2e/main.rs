@@ -15,6 +15,7 @@ mod concurrent;
 mod evil;
 mod first_steps;
 mod hostile_input;
+mod languages;
 mod manifest;
 mod migrate;
 mod new_project;
