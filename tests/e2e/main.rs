@@ -17,6 +17,7 @@ mod doctor;
 mod evil;
 mod first_steps;
 mod hostile_input;
+mod languages;
 mod manifest;
 mod migrate;
 mod new_project;
