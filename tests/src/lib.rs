@@ -13,6 +13,7 @@
 
 mod cli;
 mod http;
+mod schema;
 mod silo;
 
 use std::fmt::Debug;
@@ -21,6 +22,7 @@ use std::time::{Duration, Instant};
 
 pub use cli::{CliOutput, cli, cli_in};
 pub use http::{Answer, Http};
+pub use schema::validate;
 pub use silo::{Cluster, Silo};
 
 /// The root of the repository.
