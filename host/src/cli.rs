@@ -15,6 +15,7 @@ mod migrate;
 mod new;
 mod output;
 mod silo;
+mod tls;
 mod wit;
 
 use std::process::ExitCode;
@@ -68,6 +69,8 @@ enum Verb {
     Manifest(manifest::ManifestArgs),
     /// Work with WIT contracts.
     Wit(wit::WitArgs),
+    /// Make certificates for silos.
+    Tls(tls::TlsArgs),
     /// Show Granary at work: two silos, a migration, a crash.
     Demo(demo::DemoArgs),
     /// Compile a component in this process; what a silo runs as its bounded child.
@@ -84,6 +87,9 @@ pub(crate) struct Target {
     /// The file with the admin API's token; GRANARY_TOKEN holds the token itself.
     #[arg(long, env = "GRANARY_TOKEN_FILE", value_name = "FILE")]
     pub(crate) token_file: Option<std::path::PathBuf>,
+    /// For an https:// URL: the certificates of the CAs to trust, in PEM form.
+    #[arg(long, env = "GRANARY_CA_FILE", value_name = "FILE")]
+    pub(crate) ca_file: Option<std::path::PathBuf>,
 }
 
 /// How a listing is printed.
@@ -151,6 +157,7 @@ impl Cli {
             Verb::Logs(args) => logs::run(&args),
             Verb::Manifest(args) => manifest::run(&args),
             Verb::Wit(args) => wit::run(&args),
+            Verb::Tls(args) => tls::run(&args),
             Verb::Demo(args) => demo::run(&args),
             Verb::CompileComponent => return granary_wasm::artifact::child_main(),
         };

@@ -16,6 +16,7 @@ mod metrics;
 mod parts;
 mod peers;
 mod start;
+mod tls;
 mod types;
 
 use std::net::SocketAddr;

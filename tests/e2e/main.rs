@@ -11,6 +11,7 @@
 mod bad_components;
 mod bad_requests;
 mod bank;
+mod denied;
 mod evil;
 mod first_steps;
 mod hostile_input;
@@ -19,3 +20,4 @@ mod migrate;
 mod new_project;
 mod security;
 mod silo_life;
+mod tls;
