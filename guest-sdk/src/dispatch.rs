@@ -53,6 +53,29 @@ pub fn dispatch<A: Serialize, R: DeserializeOwned>(
     }
 }
 
+/// The same for calls that are awaited. Natively the answer is there at once.
+///
+/// # Errors
+/// As any call.
+pub async fn dispatch_async<A: Serialize, R: DeserializeOwned>(
+    to: &GrainRef,
+    interface: &str,
+    method: &str,
+    arguments: A,
+    host: impl AsyncFnOnce(A) -> Result<R, CallError>,
+) -> Result<R, CallError> {
+    #[cfg(target_family = "wasm")]
+    {
+        let _ = (to, interface, method);
+        host(arguments).await
+    }
+    #[cfg(not(target_family = "wasm"))]
+    {
+        let _ = host;
+        crate::testing::env::call(to, interface, method, &arguments)
+    }
+}
+
 /// The same for one-way calls, which are accepted and not answered.
 ///
 /// # Errors

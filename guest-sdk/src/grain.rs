@@ -1,7 +1,8 @@
 //! A grain's life inside its component: what the exports that `#[grain]` generates do.
 //!
 //! A component instance is one activation, so there is one grain per instance, kept in a thread-local cell that
-//! the generated code owns. The component model never re-enters an instance, so the cell is never borrowed twice.
+//! the generated code owns. Synchronous code of an instance never re-enters it, so that the cell is not borrowed
+//! twice: an asynchronous turn takes the grain out, and overlapping ones borrow it only between two awaits.
 
 use std::cell::RefCell;
 use std::thread::LocalKey;
@@ -139,6 +140,26 @@ pub fn turn<G: Grain, R>(method: impl FnOnce(&mut G) -> R) -> R {
         };
         method(grain)
     })
+}
+
+/// A turn that awaits, in a grain whose turns do not overlap: the host starts no other before it ends.
+pub async fn async_turn<G: Grain, R>(method: impl AsyncFnOnce(&mut G) -> R) -> R {
+    let taken = G::__cell().with(RefCell::take);
+    let mut grain = taken.unwrap_or_else(|| {
+        crate::logging::install();
+        started_or_trapped()
+    });
+    let result = method(&mut grain).await;
+    G::__cell().with(|cell| cell.replace(Some(grain)));
+    result
+}
+
+/// A turn that awaits, in a grain whose turns overlap.
+#[cfg(target_family = "wasm")]
+pub async fn shared_turn<G: Grain, R>(method: impl AsyncFnOnce(crate::Shared<G>) -> R) -> R {
+    // Activates the grain if the host did not.
+    turn(|_: &mut G| ());
+    method(crate::Shared::of_instance()).await
 }
 
 #[expect(clippy::panic, reason = "a method cannot run without its grain: a trap is how an instance says so")]

@@ -28,6 +28,7 @@
 
 mod bindings;
 mod codec;
+mod concurrent;
 pub mod context;
 mod dispatch;
 mod grain;
@@ -41,6 +42,7 @@ pub mod testing;
 mod tracing_bridge;
 pub mod types;
 
+pub use concurrent::{Shared, join_all};
 pub use dispatch::{invoke, resolve};
 pub use grain::{Grain, Lifecycle};
 /// Marks a struct as a grain.
@@ -54,6 +56,7 @@ pub use grain::{Grain, Lifecycle};
 /// | `module = "contract"` | the name of the generated module |
 /// | `lifecycle` | the struct implements [`Lifecycle`] |
 /// | `migration` | memory is carried along on a migration; the struct is `Serialize` and `Deserialize` |
+/// | `reentrant` | turns may overlap where they await; asynchronous methods get a [`Shared`] handle in place of `&mut self` |
 /// | `grain_type = "account"` | the grain type; otherwise the name of the only interface |
 /// | `placement = "prefer-local"` | property `placement-strategy` |
 /// | `idle_age = "5m"` | property `idle-duration`: deactivate after this time without a call |
@@ -72,9 +75,9 @@ pub use types::{CallError, DeactivationReason, GrainError, GrainRef};
 /// What a grain needs: `use granary_guest::prelude::*`.
 pub mod prelude {
     pub use crate::{
-        CallError, DeactivationReason, Grain, GrainError, GrainRef, Lifecycle, Persistent, StateError,
+        CallError, DeactivationReason, Grain, GrainError, GrainRef, Lifecycle, Persistent, Shared, StateError,
     };
-    pub use crate::{context, grain};
+    pub use crate::{context, grain, join_all};
 }
 
 /// What generated code uses. No part of the interface.
@@ -85,6 +88,8 @@ pub mod __private {
     pub use wit_bindgen::rt::bitflags;
 
     pub use crate::codec::{flags_from_bits, read_memory, write_memory};
-    pub use crate::dispatch::{dispatch, dispatch_one_way};
-    pub use crate::grain::{activate, deactivate, dehydrate, rehydrate, turn};
+    pub use crate::dispatch::{dispatch, dispatch_async, dispatch_one_way};
+    #[cfg(target_family = "wasm")]
+    pub use crate::grain::shared_turn;
+    pub use crate::grain::{activate, async_turn, deactivate, dehydrate, rehydrate, turn};
 }

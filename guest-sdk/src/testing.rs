@@ -38,6 +38,8 @@ use body::{Body, StandIn, TypedBody};
 use env::{Env, Fault};
 
 #[doc(hidden)]
+pub use crate::concurrent::{now as __now, shared as __shared};
+#[doc(hidden)]
 pub use wire::{decode_arguments as __decode_arguments, encode_reply as __encode_reply};
 
 /// A line that a grain logged.

@@ -11,6 +11,7 @@
 mod bad_components;
 mod bad_requests;
 mod bank;
+mod concurrent;
 mod denied;
 mod evil;
 mod first_steps;
@@ -21,3 +22,4 @@ mod new_project;
 mod security;
 mod silo_life;
 mod tls;
+mod values;

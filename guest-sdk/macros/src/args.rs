@@ -7,8 +7,8 @@ use syn::punctuated::Punctuated;
 use syn::{Error, Ident, LitStr, Token, bracketed, parenthesized};
 
 /// All arguments, for the error that says which there are.
-const KNOWN: &str = "interface, interfaces, refs, wit, module, lifecycle, migration, grain_type, placement, \
-                     idle_age, memory_max, turn_cpu_max, property(\"key\" = \"value\")";
+const KNOWN: &str = "interface, interfaces, refs, wit, module, lifecycle, migration, grain_type, reentrant, \
+                     placement, idle_age, memory_max, turn_cpu_max, property(\"key\" = \"value\")";
 
 /// A manifest property: its key in the manifest, and the value as the user wrote it.
 pub(crate) struct Property {
@@ -36,6 +36,8 @@ pub(crate) struct Args {
     pub(crate) lifecycle: Option<Span>,
     /// Where the flag stands.
     pub(crate) migration: Option<Span>,
+    /// Where the flag stands.
+    pub(crate) reentrant: Option<Span>,
     pub(crate) grain_type: Option<LitStr>,
     pub(crate) properties: Vec<Property>,
 }
@@ -49,6 +51,7 @@ impl Parse for Args {
             module: Ident::new("contract", Span::call_site()),
             lifecycle: None,
             migration: None,
+            reentrant: None,
             grain_type: None,
             properties: Vec::new(),
         };
@@ -81,6 +84,10 @@ impl Args {
             "module" => self.module = module(&value(input)?)?,
             "lifecycle" => self.lifecycle = Some(name.span()),
             "migration" => self.migration = Some(name.span()),
+            "reentrant" => {
+                self.reentrant = Some(name.span());
+                self.property("reentrant", LitStr::new("true", name.span()), Kind::Text)?;
+            }
             "grain_type" => self.grain_type = Some(grain_type(value(input)?)?),
             "placement" => self.property("placement-strategy", value(input)?, Kind::Text)?,
             "idle_age" => self.property("idle-duration", value(input)?, Kind::DurationOrIndefinite)?,
@@ -106,6 +113,9 @@ impl Args {
     fn property(&mut self, key: &str, value: LitStr, kind: Kind) -> Result<(), Error> {
         if self.properties.iter().any(|property| property.key == key) {
             return Err(Error::new(value.span(), format!("the property `{key}` is given twice")));
+        }
+        if key == "reentrant" && self.reentrant.is_none() {
+            return Err(Error::new(value.span(), "overlapping turns are asked for by the flag `reentrant`"));
         }
         if key == "grain-type" {
             return Err(Error::new(value.span(), "the grain type is set by `grain_type = \"…\"`"));
@@ -207,6 +217,7 @@ mod tests {
         assert_eq!(error("refs = [\"a\", \"b\", \"a\"]"), "\"a\" is given twice");
         assert!(error("grain_type = \"a b\"").contains("letters, digits"));
         assert!(error("property(\"grain-type\" = \"x\")").contains("grain_type = "));
+        assert!(error("property(\"reentrant\" = \"true\")").contains("the flag `reentrant`"));
         assert!(error("idle_age = \"1m\", property(\"idle-duration\" = \"2m\")").contains("given twice"));
     }
 }

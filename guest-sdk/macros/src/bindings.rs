@@ -36,7 +36,7 @@ pub(crate) fn generate(contract: &Contract, args: &Args) -> Result<Bindings, Err
     let names = Names::new(contract);
     let mut functions = HashMap::new();
     for id in names.imported() {
-        let derived = contract.refs.iter().any(|reference| reference.calls == id || reference.sends == id);
+        let derived = contract.refs.iter().any(|reference| reference.has(id));
         let Some(module) = module(&mut file.items, &names.import_module(id)) else { continue };
         if derived {
             for item in module.iter() {

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use granary_wit::{GRAIN_VERSION, Interface, derive_package, is_grain_interface, push_grain_package};
 use proc_macro2::Span;
 use syn::{Error, LitStr};
-use wit_parser::{InterfaceId, PackageId, PackageName, Resolve, WorldId};
+use wit_parser::{Function, FunctionKind, InterfaceId, PackageId, PackageName, Resolve, WorldId};
 
 use crate::args::Args;
 
@@ -23,6 +23,15 @@ pub(crate) struct Reference {
     pub(crate) interface: InterfaceId,
     pub(crate) calls: InterfaceId,
     pub(crate) sends: InterfaceId,
+    /// Only where the grain can await: some function that it exports is asynchronous.
+    pub(crate) awaits: Option<InterfaceId>,
+}
+
+impl Reference {
+    /// Whether an interface is one of those that were derived.
+    pub(crate) fn has(&self, id: InterfaceId) -> bool {
+        self.calls == id || self.sends == id || self.awaits == Some(id)
+    }
 }
 
 /// Everything that code is generated from.
@@ -43,10 +52,17 @@ impl Contract {
         let dir = args.wit.as_ref().map_or_else(|| WIT_DIR.to_owned(), LitStr::value);
         let (mut resolve, main, files) = read(&dir).map_err(|message| Error::new(span, message))?;
         let exports = exports(&resolve, main, args, &dir)?;
+        let asynchronous = has_async(&resolve, &exports);
+        if let (Some(span), false) = (args.reentrant, asynchronous) {
+            return Err(Error::new(
+                span,
+                "only a grain with an `async func` among its methods can be reentrant",
+            ));
+        }
         let refs = args
             .refs
             .iter()
-            .map(|name| reference(&mut resolve, main, name, &dir))
+            .map(|name| reference(&mut resolve, main, name, &dir, asynchronous))
             .collect::<Result<Vec<_>, Error>>()?;
         let grain_type = match (&args.grain_type, exports.first()) {
             (Some(name), _) => name.value(),
@@ -152,22 +168,28 @@ fn interface(resolve: &Resolve, main: PackageId, name: &LitStr, dir: &str) -> Re
 }
 
 fn check(resolve: &Resolve, id: InterfaceId, span: Span) -> Result<(), Error> {
-    let checked =
-        Interface::from_resolve(resolve, id).map_err(|error| Error::new(span, error.to_string()))?;
-    match checked.functions.iter().find(|(_, signature)| signature.is_async) {
-        Some((function, _)) => Err(Error::new(
-            span,
-            format!(
-                "{}: `{function}` is an `async func`, which this version of the SDK cannot do",
-                checked.id
-            ),
-        )),
-        None => Ok(()),
-    }
+    Interface::from_resolve(resolve, id).map(|_| ()).map_err(|error| Error::new(span, error.to_string()))
+}
+
+/// Whether a function is asynchronous: the SDK's `async fn` for WIT's `async func`.
+pub(crate) fn is_async(function: &Function) -> bool {
+    use FunctionKind as K;
+    matches!(function.kind, K::AsyncFreestanding | K::AsyncMethod(_) | K::AsyncStatic(_))
+}
+
+fn has_async(resolve: &Resolve, exports: &[InterfaceId]) -> bool {
+    let interfaces = exports.iter().filter_map(|id| resolve.interfaces.get(*id));
+    interfaces.flat_map(|interface| interface.functions.values()).any(is_async)
 }
 
 /// The package of references for an interface, made unless the project holds it already.
-fn reference(resolve: &mut Resolve, main: PackageId, name: &LitStr, dir: &str) -> Result<Reference, Error> {
+fn reference(
+    resolve: &mut Resolve,
+    main: PackageId,
+    name: &LitStr,
+    dir: &str,
+    asynchronous: bool,
+) -> Result<Reference, Error> {
     let id = interface(resolve, main, name, dir)?;
     let refuse = |message: String| Error::new(name.span(), message);
     let short = interface_name(resolve, id).to_owned();
@@ -191,7 +213,8 @@ fn reference(resolve: &mut Resolve, main: PackageId, name: &LitStr, dir: &str) -
             .and_then(|interfaces| interfaces.get(&name).copied())
             .ok_or_else(|| refuse(format!("the package {} has no interface `{name}`", derived.name)))
     };
-    Ok(Reference { interface: id, calls: of(short.clone())?, sends: of(format!("{short}-send"))? })
+    let awaits = asynchronous.then(|| of(format!("{short}-async"))).transpose()?;
+    Ok(Reference { interface: id, calls: of(short.clone())?, sends: of(format!("{short}-send"))?, awaits })
 }
 
 /// The interfaces with functions that are neither Granary's, nor WASI's, nor derived.
@@ -239,6 +262,9 @@ fn world_text(resolve: &Resolve, exports: &[InterfaceId], refs: &[Reference], ar
     for reference in refs {
         let _ = writeln!(text, "import {};", escaped(resolve, reference.calls));
         let _ = writeln!(text, "import {};", escaped(resolve, reference.sends));
+        if let Some(awaits) = reference.awaits {
+            let _ = writeln!(text, "import {};", escaped(resolve, awaits));
+        }
     }
     for interface in exports {
         let _ = writeln!(text, "export {};", escaped(resolve, *interface));

@@ -47,7 +47,7 @@ pub(crate) fn grain(
     manifest: &str,
 ) -> Result<TokenStream, Error> {
     let names = Names::new(contract);
-    let facades = interface::facades(contract, &names);
+    let facades = interface::facades(contract, args, &names);
     let mut modules = Vec::new();
     for facade in &facades {
         let module = &facade.module;

@@ -249,12 +249,13 @@ impl Deployments {
         bytes: &[u8],
         properties: &BTreeMap<String, String>,
     ) -> Result<Arc<dyn GrainClass>, DeployError> {
-        let component = self.parts.compiler.compile(bytes).await.map_err(|error| match error {
-            CompileError::Refused(_) | CompileError::GivenUp(_) => {
-                DeployError::BadComponent(format!("the component does not compile: {error}"))
-            }
-            other => DeployError::Unavailable(format!("this silo cannot compile at present: {other}")),
-        })?;
+        let component =
+            self.parts.compiler.compile(bytes, inspection.engine()).await.map_err(|error| match error {
+                CompileError::Refused(_) | CompileError::GivenUp(_) => {
+                    DeployError::BadComponent(format!("the component does not compile: {error}"))
+                }
+                other => DeployError::Unavailable(format!("this silo cannot compile at present: {other}")),
+            })?;
         granary_wasm::Class::new(self.parts.engine.clone(), inspection, &component, properties)
             .map(|class| class as Arc<dyn GrainClass>)
             .map_err(|error| DeployError::BadComponent(error.to_string()))
@@ -273,6 +274,7 @@ impl Deployments {
         self.apply().await?;
         let loaded = self.parts.registry.loaded();
         let mut notes = inspection.notes.clone();
+        notes.extend(inspection.notes_of(info));
         notes.extend(unknown_properties(&request.properties));
         notes.extend(compatibility::check(info, &loaded, request.force).map_err(DeployError::Conflict)?);
         self.parts.blobs.put(request.component.clone()).await?;

@@ -29,6 +29,7 @@ impl Handler for Inbound {
             OneWay::Directory(message) => parts.directory.message(from, message),
             OneWay::Manifest(message) => parts.manifests.message(from, message),
             OneWay::DeploymentsChanged { .. } => parts.deployments.wake(),
+            OneWay::Deadlock(message) => parts.grains.handle_deadlock(message),
         }
     }
 

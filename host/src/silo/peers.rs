@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use granary_core::deadlock::DeadlockMessage;
 use granary_core::hosting::BoxFuture;
 use granary_core::id::{Digest, SiloAddress};
-use granary_core::wire::{CallReply, CallRequest, MigrateReply, MigrateRequest, Request, Response};
+use granary_core::wire::{CallReply, CallRequest, MigrateReply, MigrateRequest, OneWay, Request, Response};
 use granary_grains::PeerError;
 use granary_net::{Lane, NetError, Network};
 
@@ -111,6 +112,10 @@ impl granary_grains::Peers for NetPeers {
                 other => Err(mismatch(to, &other)),
             }
         })
+    }
+
+    fn tell(&self, to: SiloAddress, message: DeadlockMessage) {
+        self.network.send(to, Lane::System, OneWay::Deadlock(message));
     }
 
     fn migrate(

@@ -262,7 +262,7 @@ impl Boot<'_> {
     ) -> Result<Arc<Deployments>, StartError> {
         let engine = WasmEngine::new(&EngineConfig::default()).map_err(internal)?;
         let compiler = Compiler::open(
-            engine.clone(),
+            &engine,
             &CompilerConfig {
                 cache_dir: self.config.data.join("cache"),
                 key_file: self.config.data.join("cache").join("host.key"),

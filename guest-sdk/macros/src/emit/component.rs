@@ -7,7 +7,7 @@ use syn::{Ident, ItemStruct, LitByteStr};
 use wit_parser::Function;
 
 use crate::args::Args;
-use crate::contract::Contract;
+use crate::contract::{Contract, is_async};
 use crate::emit::interface::Facade;
 use crate::fields::StateField;
 use crate::names::{Names, snake};
@@ -187,6 +187,18 @@ fn guest(facade: &Facade<'_>, names: &Names<'_>) -> TokenStream {
             let ty = names.owned(ty, &root);
             quote!(-> #ty)
         });
+        if is_async(function) {
+            let run = if facade.reentrant {
+                quote!(::granary_guest::__private::shared_turn(|__grain| {
+                    <This as super::#module::#trait_name>::#name(__grain, #(#arguments),*)
+                }))
+            } else {
+                quote!(::granary_guest::__private::async_turn(async |__grain: &mut This| {
+                    <This as super::#module::#trait_name>::#name(__grain, #(#arguments),*).await
+                }))
+            };
+            return quote!(async fn #name(#(#arguments: #types),*) #result { #run.await });
+        }
         quote! {
             fn #name(#(#arguments: #types),*) #result {
                 ::granary_guest::__private::turn(|__grain: &mut This| {

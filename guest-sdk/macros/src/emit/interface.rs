@@ -7,8 +7,9 @@ use quote::{format_ident, quote};
 use syn::Error;
 use wit_parser::{Function, InterfaceId, Resolve};
 
+use crate::args::Args;
 use crate::bindings::Bindings;
-use crate::contract::{Contract, Reference, id_text, interface_name};
+use crate::contract::{Contract, Reference, id_text, interface_name, is_async};
 use crate::emit::reference;
 use crate::names::{Names, camel, is_granary_types, origin, snake};
 
@@ -20,13 +21,15 @@ pub(crate) struct Facade<'a> {
     pub(crate) module: Ident,
     pub(crate) trait_name: Ident,
     pub(crate) exported: bool,
+    /// Turns of the grain overlap, so that no method holds it across an await.
+    pub(crate) reentrant: bool,
     pub(crate) reference: Option<&'a Reference>,
 }
 
 /// The interfaces that get a module: those of the contract that the world needs, types-only ones included.
-pub(crate) fn facades<'a>(contract: &'a Contract, names: &Names<'_>) -> Vec<Facade<'a>> {
+pub(crate) fn facades<'a>(contract: &'a Contract, args: &Args, names: &Names<'_>) -> Vec<Facade<'a>> {
     let resolve = &contract.resolve;
-    let derived = |id: InterfaceId| contract.refs.iter().any(|it| it.calls == id || it.sends == id);
+    let derived = |id: InterfaceId| contract.refs.iter().any(|it| it.has(id));
     let mut ids: Vec<InterfaceId> = contract
         .exports
         .iter()
@@ -57,6 +60,7 @@ pub(crate) fn facades<'a>(contract: &'a Contract, names: &Names<'_>) -> Vec<Faca
                 module,
                 trait_name: free_name(resolve, *id, name, &["", "Methods", "GrainMethods"]),
                 exported: contract.exports.contains(id),
+                reentrant: args.reentrant.is_some() && contract.exports.contains(id),
                 reference: contract.refs.iter().find(|reference| reference.interface == *id),
             }
         })
@@ -109,6 +113,51 @@ impl Facade<'_> {
         Ok(quote!(#uses #methods #reference))
     }
 
+    /// What serves one method natively.
+    fn arm(&self, function: &Function, names: &Names<'_>, root: &TokenStream) -> TokenStream {
+        let (wit_name, name) = (&function.name, snake(&function.name));
+        let parameters: Vec<Ident> = function.params.iter().map(|it| snake(&it.name)).collect();
+        let types = function.params.iter().map(|it| names.owned(&it.ty, root));
+        let reply = match (is_async(function), self.reentrant) {
+            (false, _) => quote!(__grain.#name(#(#parameters),*)),
+            (true, false) => {
+                quote!(::granary_guest::testing::__now(__grain.#name(#(#parameters),*)))
+            }
+            (true, true) => quote! {
+                ::granary_guest::testing::__shared(__grain, |__grain| G::#name(__grain, #(#parameters),*))
+            },
+        };
+        quote! {
+            #wit_name => {
+                let (#(#parameters,)*): (#(#types,)*) =
+                    ::granary_guest::testing::__decode_arguments(__arguments)?;
+                ::granary_guest::testing::__encode_reply(&#reply)
+            }
+        }
+    }
+
+    /// A method of the trait, without body.
+    fn signature(&self, function: &Function, names: &Names<'_>, root: &TokenStream) -> TokenStream {
+        let name = snake(&function.name);
+        let parameters = function.params.iter().map(|parameter| {
+            let (name, ty) = (snake(&parameter.name), names.owned(&parameter.ty, root));
+            quote!(#name: #ty)
+        });
+        let result = function.result.as_ref().map(|ty| {
+            let ty = names.owned(ty, root);
+            quote!(-> #ty)
+        });
+        match (is_async(function), self.reentrant) {
+            (false, _) => quote!(fn #name(&mut self, #(#parameters),*) #result),
+            (true, false) => quote!(async fn #name(&mut self, #(#parameters),*) #result),
+            (true, true) => quote! {
+                async fn #name(this: ::granary_guest::Shared<Self>, #(#parameters),*) #result
+                where
+                    Self: ::core::marker::Sized
+            },
+        }
+    }
+
     fn methods(&self, names: &Names<'_>) -> TokenStream {
         let root = quote!(super::__bindings);
         let (trait_name, id_text) = (&self.trait_name, &self.id_text);
@@ -121,21 +170,13 @@ impl Facade<'_> {
         let docs = format!("The methods of the grain interface `{id_text}`.\n\n{interface_docs}");
         let methods = self.functions().map(|function| {
             let docs = function.docs.contents.as_deref().map(|text| quote!(#[doc = #text]));
-            let signature = signature(function, names, &root);
+            let signature = self.signature(function, names, &root);
             quote!(#docs #signature;)
         });
-        let arms = self.functions().map(|function| {
-            let (wit_name, name) = (&function.name, snake(&function.name));
-            let parameters: Vec<Ident> = function.params.iter().map(|it| snake(&it.name)).collect();
-            let types = function.params.iter().map(|it| names.owned(&it.ty, &root));
-            quote! {
-                #wit_name => {
-                    let (#(#parameters,)*): (#(#types,)*) =
-                        ::granary_guest::testing::__decode_arguments(__arguments)?;
-                    ::granary_guest::testing::__encode_reply(&__grain.#name(#(#parameters),*))
-                }
-            }
-        });
+        let arms = self.functions().map(|function| self.arm(function, names, &root));
+        // The handle to a reentrant grain owns it while a test runs a method.
+        let bound = if self.reentrant { quote!(::core::default::Default) } else { quote!(?Sized) };
+        let mock_bound = self.reentrant.then(|| quote!(+ ::core::default::Default));
         let message = format!("`{{Self}}` does not implement the grain interface `{id_text}`");
         let note = format!("write `impl contract::{trait_name} for {{Self}}`");
         quote! {
@@ -148,7 +189,7 @@ impl Facade<'_> {
 
             #[cfg(not(target_family = "wasm"))]
             #[doc(hidden)]
-            pub fn __serve<G: #trait_name + ?Sized>(
+            pub fn __serve<G: #trait_name + #bound>(
                 __grain: &mut G,
                 __method: &str,
                 __arguments: &[u8],
@@ -163,7 +204,7 @@ impl Facade<'_> {
 
             /// Lets a stand-in answer the calls of a grain type in a test; `make` makes the stand-in for a grain.
             #[cfg(not(target_family = "wasm"))]
-            pub fn mock<M: #trait_name + 'static>(
+            pub fn mock<M: #trait_name #mock_bound + 'static>(
                 context: &::granary_guest::testing::TestContext,
                 grain_type: &str,
                 make: impl Fn(&::granary_guest::GrainRef) -> M + 'static,
@@ -177,20 +218,6 @@ impl Facade<'_> {
             }
         }
     }
-}
-
-/// A method of the trait, without body.
-pub(crate) fn signature(function: &Function, names: &Names<'_>, root: &TokenStream) -> TokenStream {
-    let name = snake(&function.name);
-    let parameters = function.params.iter().map(|parameter| {
-        let (name, ty) = (snake(&parameter.name), names.owned(&parameter.ty, root));
-        quote!(#name: #ty)
-    });
-    let result = function.result.as_ref().map(|ty| {
-        let ty = names.owned(ty, root);
-        quote!(-> #ty)
-    });
-    quote!(fn #name(&mut self, #(#parameters),*) #result)
 }
 
 /// Names of the modules that mean one thing only, at the root of the contract.
@@ -229,8 +256,8 @@ impl Facade<'_> {
         if self.has_trait() {
             names.push(self.trait_name.clone());
         }
-        if self.reference.is_some() {
-            names.extend(reference::type_names(self).exported());
+        if let Some(reference) = self.reference {
+            names.extend(reference::type_names(self).exported(reference.awaits.is_some()));
         }
         names
     }

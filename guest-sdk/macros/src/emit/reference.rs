@@ -21,12 +21,14 @@ pub(crate) struct TypeNames {
     reference: Ident,
     calls: Ident,
     send: Ident,
+    awaits: Ident,
 }
 
 impl TypeNames {
     /// Those that people use.
-    pub(crate) fn exported(self) -> [Ident; 2] {
-        [self.reference, self.send]
+    pub(crate) fn exported(self, asynchronous: bool) -> Vec<Ident> {
+        let awaits = asynchronous.then_some(self.awaits);
+        [self.reference, self.send].into_iter().chain(awaits).collect()
     }
 }
 
@@ -37,6 +39,7 @@ pub(crate) fn type_names(facade: &Facade<'_>) -> TypeNames {
         reference: free(&["Ref", "GrainRef", "TypedRef"]),
         calls: free(&["Calls", "GrainCalls", "TypedCalls"]),
         send: free(&["Send", "GrainSend", "TypedSend"]),
+        awaits: free(&["Async", "GrainAsync", "TypedAsync"]),
     }
 }
 
@@ -47,13 +50,14 @@ pub(crate) fn emit(
     names: &Names<'_>,
     bindings: &mut Bindings,
 ) -> Result<TokenStream, Error> {
-    let TypeNames { reference: ref_name, calls, send } = type_names(facade);
+    let TypeNames { reference: ref_name, calls, send, awaits } = type_names(facade);
     let module = &facade.module;
     // From `contract::__bindings::acme::bank_refs::account` to `contract`.
     let up = quote!(super::super::super::super);
     let root = quote!(super::super::super);
     let mut call_methods = Vec::new();
     let mut send_methods = Vec::new();
+    let mut async_methods = Vec::new();
     for function in facade.functions() {
         let name = snake(&function.name);
         let docs = function.docs.contents.as_deref().map(|text| quote!(#[doc = #text]));
@@ -66,12 +70,57 @@ pub(crate) fn emit(
             let method = send_method(facade, function, signature, &up)?;
             send_methods.push(quote!(#docs #method));
         }
+        if let Some(signature) = reference.awaits.and_then(of) {
+            let method = async_method(facade, function, signature, names, &root, &up)?;
+            async_methods.push(quote!(#docs #method));
+        }
+    }
+    if let Some(id) = reference.awaits {
+        let asyncs_impl: Item = parse_quote!(impl #up::#module::#awaits<'_> { #(#async_methods)* });
+        bindings.extend(&names.import_module(id), vec![asyncs_impl]);
     }
     let calls_impl: Item = parse_quote!(impl #up::#module::#calls { #(#call_methods)* });
     let sends_impl: Item = parse_quote!(impl #up::#module::#send<'_> { #(#send_methods)* });
     bindings.extend(&names.import_module(reference.calls), vec![calls_impl]);
     bindings.extend(&names.import_module(reference.sends), vec![sends_impl]);
-    Ok(types(facade, &ref_name, &calls, &send))
+    let awaits = reference.awaits.map(|_| async_type(facade, &ref_name, &awaits));
+    let types = types(facade, &ref_name, &calls, &send);
+    Ok(quote!(#types #awaits))
+}
+
+/// What makes calls that are awaited, so that several can be under way.
+fn async_type(facade: &Facade<'_>, reference: &Ident, awaits: &Ident) -> TokenStream {
+    let docs = format!(
+        "Calls of a grain that implements `{}` which are awaited, so that several can be under way at once \
+         ([`join_all`](::granary_guest::join_all)). Made by [`{reference}`].",
+        facade.id_text
+    );
+    let taken = facade.functions().any(|function| snake(&function.name) == "concurrent");
+    let helper = (!taken).then(|| {
+        quote! {
+            impl #reference {
+                /// Calls that are awaited, so that several can be under way at once.
+                pub fn concurrent(&self) -> #awaits<'_> {
+                    #awaits { grain: &self.0.grain }
+                }
+            }
+        }
+    });
+    quote! {
+        #[doc = #docs]
+        #[derive(Clone, Copy, Debug)]
+        pub struct #awaits<'a> {
+            pub(super) grain: &'a ::granary_guest::GrainRef,
+        }
+
+        #helper
+
+        impl<'a> ::core::convert::From<&'a #reference> for #awaits<'a> {
+            fn from(reference: &'a #reference) -> Self {
+                Self { grain: &reference.0.grain }
+            }
+        }
+    }
 }
 
 fn types(facade: &Facade<'_>, reference: &Ident, calls: &Ident, send: &Ident) -> TokenStream {
@@ -282,6 +331,48 @@ fn send_method(
                 || self::#name(self.grain, #(#arguments),*),
             )
         }
+    })
+}
+
+fn async_method(
+    facade: &Facade<'_>,
+    function: &Function,
+    signature: &Signature,
+    names: &Names<'_>,
+    root: &TokenStream,
+    up: &TokenStream,
+) -> Result<TokenStream, Error> {
+    let (parameters, arguments) = parameters(facade, signature)?;
+    let (wit_name, name, module) = (&function.name, &signature.ident, &facade.module);
+    // The import takes what it is given along, since it may outlive the caller's borrow.
+    let dispatch = quote! {
+        ::granary_guest::__private::dispatch_async(
+            self.grain,
+            #up::#module::INTERFACE,
+            #wit_name,
+            (#(#arguments,)*),
+            async |(#(#arguments,)*)| self::#name(self.grain.clone(), #(#arguments),*).await,
+        )
+        .await
+    };
+    Ok(match result_parts(facade, function, names, root) {
+        Parts::Plain(ty) => quote! {
+            pub async fn #name(
+                &self,
+                #(#parameters),*
+            ) -> ::core::result::Result<#ty, ::granary_guest::CallError> {
+                #dispatch
+            }
+        },
+        Parts::Result(ok, err) => quote! {
+            pub async fn #name(
+                &self,
+                #(#parameters),*
+            ) -> ::core::result::Result<#ok, ::granary_guest::GrainError<#err>> {
+                let outcome: ::core::result::Result<::core::result::Result<#ok, #err>, _> = #dispatch;
+                outcome?.map_err(::granary_guest::GrainError::Grain)
+            }
+        },
     })
 }
 

@@ -137,7 +137,7 @@ pub struct ClassInfo {
     pub has_lifecycle: bool,
     /// Exports `granary:grain/migration`.
     pub has_migration: bool,
-    /// Runs on the asynchronous engine: some function that it exports or imports is an `async func`. Calls to it
+    /// Runs on the asynchronous engine: some method that it exports is an `async func`. Calls to it
     /// never take the inline path (decision C4).
     pub asynchronous: bool,
     /// Turns of one activation may overlap: the component is asynchronous and its property `reentrant` is set.
@@ -300,11 +300,14 @@ pub enum TrapKind {
     Other,
 }
 
-/// One live instance. One turn at a time, unless it has [`GrainInstance::overlapping`]; dropping a pending turn
+/// Turns of one activation that overlap, at most; more calls wait in its mailbox.
+pub const OVERLAPPING_TURNS_MAX: usize = 64;
+
+/// One live instance. One turn at a time, unless they are run by [`GrainInstance::overlap`]; dropping a pending turn
 /// ends the instance.
 pub trait GrainInstance: Send {
-    /// The side of the instance that runs turns beside each other; `None` for all but reentrant classes.
-    fn overlapping(&self) -> Option<Arc<dyn OverlappingTurns>> {
+    /// Begins to run turns beside each other; `None` for all but reentrant classes.
+    fn overlap(&mut self) -> Option<Overlap<'_>> {
         None
     }
 
@@ -312,12 +315,33 @@ pub trait GrainInstance: Send {
     fn turn(&mut self, turn: Turn, context: TurnContext) -> BoxFuture<'_, Result<Vec<u8>, TurnFailure>>;
 }
 
-/// Runs turns of one reentrant instance beside each other.
+/// A reentrant instance while its turns overlap.
+pub struct Overlap<'a> {
+    /// Starts turns. When the last handle is dropped no more turns come.
+    pub turns: Arc<dyn OverlappingTurns>,
+    /// What makes the turns run: they stand still unless it is polled. It ends when no more turns come and all have
+    /// ended, with what they left running; or with the failure that ended the instance. Dropped before, it ends the
+    /// instance.
+    pub driver: BoxFuture<'a, Result<(), TurnFailure>>,
+}
+
+impl Debug for Overlap<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Overlap")
+    }
+}
+
+/// Starts turns of one reentrant instance beside each other.
 pub trait OverlappingTurns: Send + Sync {
-    /// Starts a turn; others may run meanwhile. Dropping the future leaves the turn running. After a failure other
-    /// than [`TurnFailure::Refused`] or [`TurnFailure::BadRequest`] the instance is gone: all turns that still run
-    /// fail likewise.
-    fn start(&self, turn: Turn, context: TurnContext) -> BoxFuture<'static, Result<Vec<u8>, TurnFailure>>;
+    /// Starts the call of a method; at most [`OVERLAPPING_TURNS_MAX`] may run. Dropping the future leaves the turn
+    /// running. After a failure other than [`TurnFailure::BadRequest`] the instance is gone, and all turns that still
+    /// run fail likewise.
+    fn start(
+        &self,
+        method: MethodRef,
+        args: Vec<u8>,
+        context: TurnContext,
+    ) -> BoxFuture<'static, Result<Vec<u8>, TurnFailure>>;
 }
 
 /// Who an activation is.

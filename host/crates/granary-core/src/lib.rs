@@ -6,6 +6,7 @@
 //!
 //! The modules `id`, `wire` and `hosting` are the words that the other crates share.
 
+pub mod deadlock;
 pub mod directory;
 pub mod hash;
 pub mod hosting;

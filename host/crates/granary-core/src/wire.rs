@@ -3,6 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::deadlock::DeadlockMessage;
 use crate::directory::DirectoryMessage;
 use crate::hosting::{CallError, MethodRef, TurnContext};
 use crate::id::{ActivationId, Digest, GrainId, SiloAddress};
@@ -19,6 +20,7 @@ pub enum OneWay {
     DeploymentsChanged {
         version: u64,
     },
+    Deadlock(DeadlockMessage),
 }
 
 /// A question that is answered once.

@@ -7,7 +7,10 @@
 //! (`inline.rs`). The first reason to end wins (spec AL-3).
 
 pub(crate) mod mailbox;
+pub(crate) mod overlap;
 pub(crate) mod run;
+mod summary;
+mod waiting;
 
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +18,7 @@ use std::time::Duration;
 
 use granary_core::directory::GrainAddress;
 use granary_core::hosting::{ActivationIdentity, DeactivationReason, GrainClass, GrainInstance, TurnContext};
-use granary_core::id::{ActivationId, Digest, GrainId, SiloAddress};
+use granary_core::id::{ActivationId, GrainId, SiloAddress};
 use granary_core::wire::MigrateReply;
 use serde::Serialize;
 use tokio::sync::{Notify, oneshot};
@@ -24,6 +27,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::activation::mailbox::{Mailbox, PushError, QueuedCall};
 use crate::migration::MigrateCommand;
+
+pub use summary::ActivationSummary;
 
 /// Where an activation is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -47,28 +52,6 @@ pub enum ActivationState {
     Deactivating,
     /// It ended.
     Invalid,
-}
-
-/// One activation, for listings.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ActivationSummary {
-    pub grain: GrainId,
-    pub activation: ActivationId,
-    pub silo: SiloAddress,
-    pub silo_name: String,
-    pub state: ActivationState,
-    /// The component that it runs.
-    pub digest: Digest,
-    /// Time since it was created.
-    pub age: Duration,
-    /// Time since its last call ended; zero while one runs.
-    pub idle: Duration,
-    /// Calls that it ran.
-    pub calls: u64,
-    /// Calls that wait.
-    pub mailbox: usize,
-    /// A turn of a call is running.
-    pub running: bool,
 }
 
 /// Why and how an activation is to end.
@@ -135,9 +118,12 @@ struct Shared {
     /// The target of a migration that was given up, until it has confirmed that it is gone.
     unsettled: Option<(SiloAddress, ActivationId)>,
     last_used: Instant,
-    /// When the running call's time is up; `None` outside calls.
+    /// When the running call's time is up; `None` outside calls, and while several may run.
     turn_deadline: Option<Instant>,
-    running: bool,
+    /// Calls whose turns run; more than one only in a reentrant activation.
+    running: usize,
+    /// The id of the call that runs, or ran last, where one runs at a time.
+    call_id: u128,
     calls: u64,
 }
 
@@ -170,7 +156,8 @@ impl Activation {
                 keep_alive_until: None,
                 last_used: now,
                 turn_deadline: None,
-                running: false,
+                running: 0,
+                call_id: 0,
                 calls: 0,
             }),
             wake: Notify::new(),
@@ -271,8 +258,9 @@ impl Activation {
             return Next::Migrate(command, instance);
         }
         if let Some(call) = shared.mailbox.pop() {
-            shared.running = true;
-            shared.turn_deadline = Some(call.deadline);
+            shared.running = 1;
+            shared.turn_deadline = (!self.class.info().reentrant).then_some(call.deadline);
+            shared.call_id = call.request.call_id;
             return Next::Call(Box::new(call), instance);
         }
         let Some(age) = self.class.info().limits.idle_age else {
@@ -290,7 +278,7 @@ impl Activation {
     }
 
     /// Lends the instance to a call if the activation is valid and nothing waits for it.
-    pub(crate) fn borrow_idle(&self, deadline: Instant) -> Option<Box<dyn GrainInstance>> {
+    pub(crate) fn borrow_idle(&self, call: &QueuedCall) -> Option<Box<dyn GrainInstance>> {
         let mut shared = self.lock();
         let idle = shared.state == ActivationState::Valid
             && shared.mailbox.len() == 0
@@ -301,8 +289,9 @@ impl Activation {
         }
         match std::mem::replace(&mut shared.slot, Slot::Lent { awaited: false }) {
             Slot::Parked(instance) => {
-                shared.running = true;
-                shared.turn_deadline = Some(deadline);
+                shared.running = 1;
+                shared.turn_deadline = Some(call.deadline);
+                shared.call_id = call.request.call_id;
                 Some(instance)
             }
             other => {
@@ -324,7 +313,7 @@ impl Activation {
         let awaited = matches!(shared.slot, Slot::Lent { awaited: true });
         let gone = instance.is_none();
         if gone {
-            shared.running = false;
+            shared.running = 0;
             shared.turn_deadline = None;
         }
         shared.slot = instance.map_or(Slot::Gone, Slot::Parked);
@@ -337,7 +326,7 @@ impl Activation {
     /// Notes the end of a call's turn; `ran` is false when the call was answered without one.
     pub(crate) fn call_ended(&self, ran: bool) {
         let mut shared = self.lock();
-        shared.running = false;
+        shared.running = shared.running.saturating_sub(1);
         shared.turn_deadline = None;
         shared.last_used = Instant::now();
         shared.calls += u64::from(ran);
@@ -460,23 +449,6 @@ impl Activation {
     /// Waits until the activation ended.
     pub(crate) async fn ended(&self) {
         self.ended.cancelled().await;
-    }
-
-    pub(crate) fn summary(&self) -> ActivationSummary {
-        let shared = self.lock();
-        ActivationSummary {
-            grain: self.identity.grain.clone(),
-            activation: self.identity.activation,
-            silo: self.identity.silo,
-            silo_name: self.identity.silo_name.clone(),
-            state: shared.state,
-            digest: self.class.info().digest,
-            age: self.created.elapsed(),
-            idle: if shared.running { Duration::ZERO } else { shared.last_used.elapsed() },
-            calls: shared.calls,
-            mailbox: shared.mailbox.len(),
-            running: shared.running,
-        }
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use granary_core::deadlock::DeadlockMessage;
 use granary_core::directory::GrainAddress;
 use granary_core::hosting::{ActivationIdentity, DeactivationReason, GrainClass, TextFormat, TurnContext};
 use granary_core::id::{ActivationId, GrainId, GrainType, SiloAddress};
@@ -16,6 +17,7 @@ use tokio_util::task::TaskTracker;
 use crate::activation::ActivationSummary;
 use crate::activation::mailbox::Arrival;
 use crate::catalog::Catalog;
+use crate::cycles::{PROBES_MAX, Waits};
 use crate::drain::{DrainReport, InFlight};
 use crate::invoke::text::CallTextError;
 use crate::location_cache::LocationCache;
@@ -47,6 +49,10 @@ pub(crate) struct Inner {
     pub(crate) draining: CancellationToken,
     /// One permit for each one-way call on its way.
     pub(crate) one_way: Arc<Semaphore>,
+    /// Calls of this silo's turns that take long.
+    pub(crate) waits: Waits,
+    /// One permit for each search for a cycle.
+    pub(crate) probes: Arc<Semaphore>,
     /// One permit for each migration target that does not run yet.
     pub(crate) frozen: Arc<Semaphore>,
     /// Calls of other silos that wait here.
@@ -78,6 +84,8 @@ impl Grains {
             stop,
             draining: CancellationToken::new(),
             one_way: Arc::new(Semaphore::new(options.one_way_max)),
+            waits: Waits::default(),
+            probes: Arc::new(Semaphore::new(PROBES_MAX)),
             frozen: Arc::new(Semaphore::new(options.frozen_max)),
             inbound: InFlight::default(),
             aborted: Mutex::default(),
@@ -124,6 +132,11 @@ impl Grains {
         self.0.metrics.calls_inbound.add();
         let deadline = Instant::now() + remaining.min(CALL_TIMEOUT_MAX);
         Box::pin(self.0.route(request, Arrival::Inbound(from), deadline, None)).await.reply
+    }
+
+    /// Hears from another silo of calls that wait for each other (decision A12).
+    pub fn handle_deadlock(&self, message: DeadlockMessage) {
+        self.0.handle_deadlock(message);
     }
 
     /// Serves a step of a migration that another silo asks for.

@@ -66,7 +66,7 @@ pub(crate) async fn begin(
     if call.request.one_way || activation.class().info().asynchronous || DEPTH.get() >= INLINE_DEPTH_MAX {
         return Err(call);
     }
-    let Some(instance) = activation.borrow_idle(call.deadline) else { return Err(call) };
+    let Some(instance) = activation.borrow_idle(&call) else { return Err(call) };
     inner.metrics.calls_inline.add();
     let borrowed = Borrowed { activation: Arc::clone(activation), instance: Some(instance) };
     let mut turn = Box::pin(run(Arc::clone(inner), borrowed, call));

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use granary_core::hosting::{CallError, GrainClass};
-use granary_core::id::{ActivationId, GrainType, SiloAddress};
+use granary_core::hosting::{CallError, GrainClass, OVERLAPPING_TURNS_MAX};
+use granary_core::id::{ActivationId, GrainId, GrainType, SiloAddress};
 use granary_core::wire::{CallReply, CallRequest};
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -21,6 +21,7 @@ use crate::activation::mailbox::{Arrival, PushError, QueuedCall};
 use crate::activation::run::{self, Start};
 use crate::activation::{Activation, ActivationState};
 use crate::catalog::Found;
+use crate::cycles;
 use crate::grains::Inner;
 use crate::inline;
 use crate::options::{
@@ -71,7 +72,7 @@ impl Inner {
         }
         let reply = match self.check(&request) {
             Ok(()) if request.one_way => self.send_one_way(request, deadline),
-            Ok(()) => self.deliver(&request, deadline).await,
+            Ok(()) => cycles::watch(self, &request, self.deliver(&request, deadline)).await,
             Err(error) => Routed::from(error).reply,
         };
         if reply.outcome.is_err() {
@@ -83,7 +84,8 @@ impl Inner {
     /// What can be said about a call before it is delivered anywhere.
     fn check(&self, request: &CallRequest) -> Result<(), CallError> {
         let context = &request.context;
-        if context.chain.contains(&request.to) {
+        let times = context.chain.iter().filter(|grain| **grain == request.to).count();
+        if times > 0 && times >= self.overlapping_max(&request.to) {
             self.metrics.deadlocks.add();
             let chain = context.chain.iter().chain([&request.to]).map(ToString::to_string);
             return Err(CallError::Deadlock(chain.collect()));
@@ -102,6 +104,13 @@ impl Inner {
             )));
         }
         Ok(())
+    }
+
+    /// How many turns of a grain may wait for each other: a reentrant one goes on while it waits, until no further
+    /// turn has room.
+    fn overlapping_max(&self, grain: &GrainId) -> usize {
+        let class = self.seams.types.class(grain.grain_type());
+        if class.is_some_and(|class| class.info().reentrant) { OVERLAPPING_TURNS_MAX } else { 1 }
     }
 
     /// Accepts a one-way call, and delivers it in a task of its own unless its target is here.

@@ -15,6 +15,7 @@
 
 mod activation;
 mod catalog;
+mod cycles;
 mod drain;
 mod grains;
 mod host;

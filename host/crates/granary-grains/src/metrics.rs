@@ -51,10 +51,16 @@ metrics! {
     calls_inline,
     /// Queued calls whose deadline passed before their turn.
     calls_expired,
+    /// Times that calls waited since a reentrant activation ran as many turns as may overlap.
+    overlaps_full,
     /// Calls refused because a queue was full.
     calls_overloaded,
     /// Calls answered as a cycle.
     deadlocks,
+    /// Searches for cycles of calls that came here or began here.
+    probes,
+    /// Searches for cycles that were dropped, since too many were under way.
+    probes_dropped,
     /// One-way calls that could not be delivered, or failed in the callee.
     one_way_failed,
     /// Turns or replies refused since the silo was not valid.

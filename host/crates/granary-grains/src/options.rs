@@ -26,6 +26,9 @@ pub(crate) const CHAIN_MAX: usize = 128;
 /// Turns that run inside each other on one caller's task; deeper calls go through the mailbox (decision C4).
 pub(crate) const INLINE_DEPTH_MAX: u8 = 8;
 
+/// Bytes of arguments and request contexts that wait for one activation. One call always may, however large.
+pub(crate) const MAILBOX_BYTES_MAX: usize = 32 << 20;
+
 /// Entries and bytes of a request context (`TurnContext::request_context`).
 pub(crate) const REQUEST_CONTEXT_MAX: usize = 32;
 pub(crate) const REQUEST_CONTEXT_BYTES_MAX: usize = 8 << 10;

@@ -4,6 +4,7 @@ use std::fmt::{self, Debug};
 use std::sync::Arc;
 use std::time::Duration;
 
+use granary_core::deadlock::DeadlockMessage;
 use granary_core::directory::GrainAddress;
 use granary_core::hosting::{ActivationIdentity, BoxFuture, CallError, GrainClass, LogLevel};
 use granary_core::id::{ActivationId, Digest, GrainId, GrainType, SiloAddress};
@@ -115,6 +116,10 @@ pub trait Peers: Send + Sync {
         request: CallRequest,
         timeout: Duration,
     ) -> BoxFuture<'_, Result<CallReply, PeerError>>;
+
+    /// Tells another silo about calls that wait for each other;
+    /// [`Grains::handle_deadlock`](crate::Grains::handle_deadlock) hears it there, or it is lost.
+    fn tell(&self, to: SiloAddress, message: DeadlockMessage);
 
     /// Asks for a step of a migration; [`Grains::handle_migrate`](crate::Grains::handle_migrate) answers it.
     fn migrate(

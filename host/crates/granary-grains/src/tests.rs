@@ -2,8 +2,10 @@
 //! grain classes that fail on command.
 
 mod calls;
+mod cycles;
 mod drain;
 mod harness;
 mod inline;
 mod life;
 mod migration;
+mod overlap;

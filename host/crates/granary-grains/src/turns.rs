@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use granary_core::hosting::{CallError, GrainClass, GrainInstance, MethodInfo, Turn, TurnFailure};
+use granary_core::hosting::{
+    BoxFuture, CallError, GrainClass, GrainInstance, MethodInfo, MethodRef, OverlappingTurns, Turn,
+    TurnContext, TurnFailure,
+};
 use granary_core::wire::CallRequest;
 use tokio::time::Instant;
 use tracing::Instrument as _;
@@ -25,7 +28,29 @@ pub(crate) async fn run_call(
     inner: &Arc<Inner>,
     activation: &Arc<Activation>,
     instance: &mut dyn GrainInstance,
+    call: QueuedCall,
+) -> AfterCall {
+    run_call_by(inner, activation, call, |method, args, context| {
+        instance.turn(Turn::Invoke { method, args }, context)
+    })
+    .await
+}
+
+/// The same for a turn that may overlap with others. The caller drives the instance meanwhile.
+pub(crate) async fn run_overlapping(
+    inner: &Arc<Inner>,
+    activation: &Arc<Activation>,
+    turns: &dyn OverlappingTurns,
+    call: QueuedCall,
+) -> AfterCall {
+    run_call_by(inner, activation, call, |method, args, context| turns.start(method, args, context)).await
+}
+
+async fn run_call_by<'a>(
+    inner: &Arc<Inner>,
+    activation: &Arc<Activation>,
     mut call: QueuedCall,
+    start: impl FnOnce(MethodRef, Vec<u8>, TurnContext) -> BoxFuture<'a, Result<Vec<u8>, TurnFailure>>,
 ) -> AfterCall {
     let refused = if call.deadline <= Instant::now() {
         inner.metrics.calls_expired.add();
@@ -48,11 +73,10 @@ pub(crate) async fn run_call(
     let mut context = std::mem::take(&mut call.request.context);
     context.chain.push(activation.grain().clone());
     context.remaining = Some(call.deadline.saturating_duration_since(Instant::now()));
-    let turn =
-        Turn::Invoke { method: call.request.method.clone(), args: std::mem::take(&mut call.request.args) };
+    let (method, args) = (call.request.method.clone(), std::mem::take(&mut call.request.args));
     let span =
         tracing::debug_span!("turn", grain = %activation.grain(), method = %call.request.method.method);
-    let result = instance.turn(turn, context).instrument(span).await;
+    let result = start(method, args, context).instrument(span).await;
     activation.call_ended(true);
 
     let (mut outcome, after) = match result {

@@ -11,13 +11,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// What a plain HTTP client gets.
-const PLAIN_REFUSAL: &str = "HTTP/1.1 400 Bad Request\r\ncontent-type: application/problem+json\r\n\
-    connection: close\r\ncontent-length: 98\r\n\r\n";
-
-/// The body of that answer.
-const PLAIN_PROBLEM: &str =
-    r#"{"code":"bad-request","status":400,"detail":"this port speaks HTTPS: say https:// and --ca-file"}"#;
+use crate::problem::Problem;
 
 /// How much of a plain request is read before it is answered, so that closing does not reset the connection.
 const PLAIN_BYTES_MAX: usize = 4096;
@@ -45,8 +39,7 @@ async fn handshake(tls: &EdgeTls, mut stream: TcpStream) -> Result<TlsStream<Tcp
     if first != [TLS_HANDSHAKE] {
         let mut request = [0; PLAIN_BYTES_MAX];
         let _ = stream.read(&mut request).await;
-        let _ = stream.write_all(PLAIN_REFUSAL.as_bytes()).await;
-        let _ = stream.write_all(PLAIN_PROBLEM.as_bytes()).await;
+        let _ = stream.write_all(plain_refusal().as_bytes()).await;
         let _ = stream.shutdown().await;
         return Err("it does not speak TLS, and this port wants HTTPS".to_owned());
     }
@@ -54,12 +47,13 @@ async fn handshake(tls: &EdgeTls, mut stream: TcpStream) -> Result<TlsStream<Tcp
     accepted.map_err(|error| format!("the TLS handshake failed: {}", explain_io(&error)))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_refusal_states_its_true_length() {
-        assert!(PLAIN_REFUSAL.contains(&format!("content-length: {}\r\n", PLAIN_PROBLEM.len())));
-    }
+/// What a plain HTTP client gets.
+fn plain_refusal() -> String {
+    let problem = Problem::bad_request("this port speaks HTTPS: say https:// and --ca-file");
+    let body = serde_json::to_string(&problem).unwrap_or_default();
+    format!(
+        "HTTP/1.1 400 Bad Request\r\ncontent-type: application/problem+json\r\nconnection: close\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    )
 }

@@ -19,9 +19,10 @@ use std::time::Duration;
 
 use granary_core::id::Digest;
 use tokio::time::Instant;
+use wasmtime::Engine;
 use wasmtime::component::Component;
 
-use crate::engine::WasmEngine;
+use crate::engine::{EngineVariant, WasmEngine};
 
 pub use child::child_main;
 
@@ -111,9 +112,22 @@ impl CompileError {
 /// Turns components into native code.
 #[derive(Debug)]
 pub struct Compiler {
-    engine: WasmEngine,
     command: CompileCommand,
-    cache: Arc<Cache>,
+    synchronous: Arc<Target>,
+    asynchronous: Arc<Target>,
+}
+
+/// One of the engines, with the code that was compiled for it.
+struct Target {
+    variant: EngineVariant,
+    engine: Engine,
+    cache: Cache,
+}
+
+impl std::fmt::Debug for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Target").field("variant", &self.variant).finish_non_exhaustive()
+    }
 }
 
 /// How long compiling `bytes` of component may take.
@@ -127,36 +141,53 @@ impl Compiler {
     ///
     /// # Errors
     /// [`CompileError::Cache`] when the directory or the key cannot be made or read.
-    pub fn open(engine: WasmEngine, config: &CompilerConfig) -> Result<Self, CompileError> {
+    pub fn open(engine: &WasmEngine, config: &CompilerConfig) -> Result<Self, CompileError> {
         std::fs::create_dir_all(&config.cache_dir)
             .map_err(|error| CompileError::cache(&config.cache_dir, error))?;
         let key = HostKey::load_or_create(&config.key_file)
             .map_err(|error| CompileError::cache(&config.key_file, error))?;
-        let cache = Cache::new(config.cache_dir.clone(), cache::compatibility(engine.inner()), key);
-        Ok(Self { engine, command: config.command.clone(), cache: Arc::new(cache) })
+        let target = |variant| {
+            let engine = engine.of(variant).clone();
+            let compatibility = cache::compatibility(&engine, variant);
+            let cache = Cache::new(config.cache_dir.clone(), compatibility, key.clone());
+            Arc::new(Target { variant, engine, cache })
+        };
+        Ok(Self {
+            command: config.command.clone(),
+            synchronous: target(EngineVariant::Synchronous),
+            asynchronous: target(EngineVariant::Asynchronous),
+        })
     }
 
-    /// The native code of a component, from the cache or freshly compiled. Dropping the future kills the
-    /// compiling process; the next call starts over.
+    fn target(&self, variant: EngineVariant) -> &Arc<Target> {
+        match variant {
+            EngineVariant::Synchronous => &self.synchronous,
+            EngineVariant::Asynchronous => &self.asynchronous,
+        }
+    }
+
+    /// The native code of a component for an engine, from the cache or freshly compiled. Dropping the future kills
+    /// the compiling process; the next call starts over.
     ///
     /// # Errors
     /// [`CompileError`]; nothing is cached then.
-    pub async fn compile(&self, bytes: &[u8]) -> Result<Component, CompileError> {
+    pub async fn compile(&self, bytes: &[u8], variant: EngineVariant) -> Result<Component, CompileError> {
+        let target = self.target(variant);
         let digest = Digest::of(bytes);
         let time_max = compile_time_max(bytes.len());
-        if let Some(component) = self.load(digest).await? {
+        if let Some(component) = target.load(digest).await? {
             return Ok(component);
         }
-        let lock = self.lock(digest, time_max).await?;
+        let lock = target.lock(digest, time_max).await?;
         // Another silo may have finished while this one waited for the lock.
-        if let Some(component) = self.load(digest).await? {
+        if let Some(component) = target.load(digest).await? {
             return Ok(component);
         }
         let started = Instant::now();
-        let output = self.cache.output_path(digest);
+        let output = target.cache.output_path(digest);
         // Left by a silo that died while it compiled; this one holds the lock now.
         let _ = std::fs::remove_file(&output);
-        let compiled = process::compile(&self.command, bytes, &output, time_max).await;
+        let compiled = process::compile(&self.command, bytes, variant, &output, time_max).await;
         let artifact = compiled
             .and_then(|()| cache::read_bounded(&output).map_err(|error| CompileError::cache(&output, error)));
         let _ = std::fs::remove_file(&output);
@@ -166,13 +197,14 @@ impl Compiler {
             component_bytes = bytes.len(),
             artifact_bytes = artifact.len(),
             elapsed_ms = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX),
+            engine = variant.name(),
             "compiled a component"
         );
-        let (cache, engine) = (Arc::clone(&self.cache), self.engine.clone());
+        let target = Arc::clone(target);
         blocking(move || {
-            let component = load::component(engine.inner(), &artifact)
+            let component = load::component(&target.engine, &artifact)
                 .map_err(|error| CompileError::Foreign(crate::text::first_line(&format!("{error:#}"))))?;
-            if let Err(error) = cache.store(digest, &artifact) {
+            if let Err(error) = target.cache.store(digest, &artifact) {
                 // The code is there; a full disk only makes the next start slower.
                 tracing::warn!(digest = %digest.short(), %error, "compiled code was not cached");
             }
@@ -181,12 +213,14 @@ impl Compiler {
         })
         .await
     }
+}
 
+impl Target {
     /// A cached artifact; `None` when there is none that is sound.
-    async fn load(&self, digest: Digest) -> Result<Option<Component>, CompileError> {
-        let (cache, engine) = (Arc::clone(&self.cache), self.engine.clone());
+    async fn load(self: &Arc<Self>, digest: Digest) -> Result<Option<Component>, CompileError> {
+        let target = Arc::clone(self);
         blocking(move || {
-            let artifact = match cache.load(digest) {
+            let artifact = match target.cache.load(digest) {
                 Ok(Some(artifact)) => artifact,
                 Ok(None) => return Ok(None),
                 Err(reason) => {
@@ -194,7 +228,7 @@ impl Compiler {
                     return Ok(None);
                 }
             };
-            match load::component(engine.inner(), &artifact) {
+            match load::component(&target.engine, &artifact) {
                 Ok(component) => Ok(Some(component)),
                 Err(error) => {
                     tracing::warn!(digest = %digest.short(), %error, "a cached artifact does not load and is made again");

@@ -1,13 +1,15 @@
-//! The wasmtime engine for synchronous components, its limits, and the clock that lets turns be interrupted.
+//! The wasmtime engines, their limits, and the clock that lets turns be interrupted.
 //!
-//! One [`WasmEngine`] serves a whole silo. Its ticker is an OS thread, because a busy runtime would delay the
-//! very ticks that bound how long guests may keep it busy. The thread holds the engine weakly and ends with the
-//! last handle to it, be that in a store, a class or a [`WasmEngine`].
+//! One [`WasmEngine`] serves a whole silo. It has two engines of wasmtime, since what lets calls of one instance
+//! overlap makes every call dearer: one for synchronous components, and one for those with an `async func`. Both
+//! have the same limits. Their ticker is an OS thread, because a busy runtime would delay the very ticks that bound
+//! how long guests may keep it busy. The thread holds the engines weakly and ends with the last handle to them, be
+//! that in a store, a class or a [`WasmEngine`].
 
 use std::thread;
 use std::time::Duration;
 
-use wasmtime::{Config, Engine, OptLevel, WasmFeatures};
+use wasmtime::{Config, Engine, EngineWeak, OptLevel, WasmFeatures};
 
 /// Virtual address space reserved for each linear memory, in bytes: with it, bounds checks cost nothing.
 const MEMORY_RESERVATION_BYTES: u64 = 4 << 30;
@@ -44,10 +46,36 @@ pub enum EngineError {
     Ticker(#[source] std::io::Error),
 }
 
-/// The engine for synchronous components. Cloning gives another handle to the same engine.
+/// Which of the engines runs a component. Code that was compiled for one does not load in the other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EngineVariant {
+    /// For components all of whose functions are plain `func`s.
+    Synchronous,
+    /// For components with an `async func` among the methods that they export.
+    Asynchronous,
+}
+
+impl EngineVariant {
+    pub(crate) const ALL: [Self; 2] = [Self::Synchronous, Self::Asynchronous];
+
+    /// The name in cache keys and towards the compiling process.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Synchronous => "synchronous",
+            Self::Asynchronous => "asynchronous",
+        }
+    }
+
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|variant| variant.name() == name)
+    }
+}
+
+/// The engines. Cloning gives another handle to the same ones.
 #[derive(Clone)]
 pub struct WasmEngine {
-    engine: Engine,
+    synchronous: Engine,
+    asynchronous: Engine,
     tick: Duration,
 }
 
@@ -58,27 +86,27 @@ impl std::fmt::Debug for WasmEngine {
 }
 
 impl WasmEngine {
-    /// Makes an engine and starts its ticker.
+    /// Makes the engines and starts their ticker.
     ///
     /// # Errors
     /// Fails when wasmtime refuses the settings, or when no thread can be started.
     pub fn new(config: &EngineConfig) -> Result<Self, EngineError> {
-        let engine = compiling_engine(config)?;
-        let weak = engine.weak();
+        let synchronous = compiling_engine(config, EngineVariant::Synchronous)?;
+        let asynchronous = compiling_engine(config, EngineVariant::Asynchronous)?;
+        let weak = [synchronous.weak(), asynchronous.weak()];
         let tick = config.tick.max(Duration::from_micros(100));
         thread::Builder::new()
             .name("granary-epoch".to_owned())
             .stack_size(64 << 10)
             .spawn(move || {
-                while let Some(engine) = weak.upgrade() {
-                    engine.increment_epoch();
-                    // Not held while asleep, so that the last user's drop ends the thread.
-                    drop(engine);
+                // Not held while asleep, so that the last user's drop ends the thread.
+                let tick_one = |engine: Engine| engine.increment_epoch();
+                while weak.iter().filter_map(EngineWeak::upgrade).map(tick_one).count() > 0 {
                     thread::sleep(tick);
                 }
             })
             .map_err(EngineError::Ticker)?;
-        Ok(Self { engine, tick })
+        Ok(Self { synchronous, asynchronous, tick })
     }
 
     /// How many epochs `cpu` is, at least one.
@@ -87,14 +115,17 @@ impl WasmEngine {
         u64::try_from(ticks).unwrap_or(u64::MAX).max(1)
     }
 
-    pub(crate) fn inner(&self) -> &Engine {
-        &self.engine
+    pub(crate) fn of(&self, variant: EngineVariant) -> &Engine {
+        match variant {
+            EngineVariant::Synchronous => &self.synchronous,
+            EngineVariant::Asynchronous => &self.asynchronous,
+        }
     }
 }
 
 /// An engine with the same compatibility hash and without a ticker: enough to compile.
-pub(crate) fn compiling_engine(config: &EngineConfig) -> Result<Engine, EngineError> {
-    Engine::new(&settings(config)).map_err(|error| EngineError::Settings(format!("{error:#}")))
+pub(crate) fn compiling_engine(config: &EngineConfig, variant: EngineVariant) -> Result<Engine, EngineError> {
+    Engine::new(&settings(config, variant)).map_err(|error| EngineError::Settings(format!("{error:#}")))
 }
 
 /// The WebAssembly features of the synchronous profile: what today's toolchains emit by default. Threads,
@@ -115,12 +146,22 @@ pub(crate) fn features() -> WasmFeatures {
         | WasmFeatures::COMPONENT_MODEL
 }
 
-fn settings(config: &EngineConfig) -> Config {
+/// The features of the asynchronous profile: those and the component model's asynchronous functions. Streams and
+/// futures are refused at deploy, as no grain interface may hold them.
+pub(crate) fn asynchronous_features() -> WasmFeatures {
+    features() | WasmFeatures::CM_ASYNC
+}
+
+fn settings(config: &EngineConfig, variant: EngineVariant) -> Config {
+    let (enabled, concurrency) = match variant {
+        EngineVariant::Synchronous => (features(), false),
+        EngineVariant::Asynchronous => (asynchronous_features(), true),
+    };
     let mut settings = Config::new();
     settings
-        .wasm_features(WasmFeatures::all().difference(features()), false)
-        .wasm_features(features(), true)
-        .concurrency_support(false)
+        .wasm_features(WasmFeatures::all().difference(enabled), false)
+        .wasm_features(enabled, true)
+        .concurrency_support(concurrency)
         .epoch_interruption(true)
         .cranelift_opt_level(OptLevel::Speed)
         .memory_reservation(MEMORY_RESERVATION_BYTES)
@@ -149,12 +190,20 @@ mod tests {
     #[test]
     fn the_ticker_ends_with_the_last_handle() {
         let engine = WasmEngine::new(&EngineConfig::default()).unwrap();
-        let weak = engine.inner().weak();
+        let weak = EngineVariant::ALL.map(|variant| engine.of(variant).weak());
         drop(engine);
         let deadline = std::time::Instant::now() + Duration::from_secs(10);
-        while weak.upgrade().is_some() {
-            assert!(std::time::Instant::now() < deadline, "the ticker still holds the engine");
+        while weak.iter().any(|weak| weak.upgrade().is_some()) {
+            assert!(std::time::Instant::now() < deadline, "the ticker still holds an engine");
             thread::yield_now();
         }
+    }
+
+    #[test]
+    fn each_variant_has_a_name_of_its_own() {
+        for variant in EngineVariant::ALL {
+            assert_eq!(EngineVariant::from_name(variant.name()), Some(variant));
+        }
+        assert_eq!(EngineVariant::from_name("other"), None);
     }
 }

@@ -19,9 +19,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use granary_core::hosting::{ClassInfo, InterfaceInfo, Limits, MethodInfo};
 use granary_core::id::{Digest, GrainType};
 use granary_wit::{Flavour, Interface, Signature, method_hash, params_hash};
+use wasmparser::types::Types;
 use wasmparser::{Validator, WasmFeatures};
 use wit_component::DecodedWasm;
 use wit_parser::{Resolve, WorldId};
+
+use crate::engine::EngineVariant;
 
 pub(crate) use contract::CONTRACT_PACKAGE;
 pub use error::{ImportProblem, InspectError};
@@ -43,6 +46,10 @@ pub struct Inspection {
     pub interfaces: Vec<ExportedInterface>,
     /// The derived interfaces that it imports.
     pub references: Vec<Reference>,
+    /// It exports a method that is an `async func`, and so needs the asynchronous engine.
+    pub asynchronous: bool,
+    /// It states that its turns may overlap.
+    pub reentrant: bool,
     /// All other imports that have functions, with their versions.
     pub imports: Vec<String>,
     /// The export name of `granary:grain/lifecycle`, if it exports that.
@@ -117,17 +124,21 @@ pub fn inspect(bytes: &[u8]) -> Result<Inspection, InspectError> {
     sniff::require_component(bytes)?;
     let scan = scan::scan(bytes)?;
     // Asynchronous types are let through here, so that what uses them can be named below.
-    validate(bytes, crate::engine::features() | WasmFeatures::CM_ASYNC)?;
+    let types = validate(bytes, crate::engine::asynchronous_features())?;
     let (resolve, world) = decode(bytes)?;
 
     let exports = exports::read(&resolve, world)?;
-    let imports = imports::read(&resolve, world)?;
-    validate(bytes, crate::engine::features())?;
+    let imports = imports::read(&resolve, world, &types, exports.asynchronous)?;
+    if !exports.asynchronous {
+        validate(bytes, crate::engine::features())?;
+    }
 
     let properties = properties::from_sections(&scan.manifests)?;
     let mut limits = Limits::default();
     let mut notes = properties::apply(&properties, &mut limits)?;
+    let reentrant = properties::reentrant(&properties, exports.asynchronous)?;
     notes.extend(imports.notes);
+    notes.extend(overlap_notes(&imports.references, reentrant));
     if scan.resources.memory_bytes_min > limits.memory_bytes_max {
         return Err(InspectError::Memory {
             bytes_min: scan.resources.memory_bytes_min,
@@ -141,6 +152,8 @@ pub fn inspect(bytes: &[u8]) -> Result<Inspection, InspectError> {
         grain_type,
         interfaces: exports.interfaces,
         references: imports.references,
+        asynchronous: exports.asynchronous,
+        reentrant,
         imports: imports.others,
         lifecycle: exports.lifecycle,
         migration: exports.migration,
@@ -156,12 +169,13 @@ impl Inspection {
     /// The class that the component makes, with the deployment's properties in place of the component's own.
     ///
     /// # Errors
-    /// [`PropertyError`] when a property of the deployment has a bad value.
+    /// [`PropertyError`] when a property of the deployment has a bad value, or one that this component cannot have.
     pub fn class_info(&self, overrides: &BTreeMap<String, String>) -> Result<ClassInfo, PropertyError> {
         let mut properties = self.properties.clone();
         properties.extend(overrides.iter().map(|(key, value)| (key.clone(), value.clone())));
         let mut limits = Limits::default();
         properties::apply(&properties, &mut limits)?;
+        let reentrant = properties::reentrant(&properties, self.asynchronous)?;
         let grain_type = match overrides.get(properties::GRAIN_TYPE) {
             Some(name) => GrainType::new(name).map_err(|error| PropertyError::grain_type(name, &error))?,
             None => self.grain_type.clone(),
@@ -173,11 +187,23 @@ impl Inspection {
             references: self.reference_infos(),
             has_lifecycle: self.lifecycle.is_some(),
             has_migration: self.migration.is_some(),
-            asynchronous: false,
-            reentrant: false,
+            asynchronous: self.asynchronous,
+            reentrant,
             properties,
             limits,
         })
+    }
+
+    /// Which engine compiles and runs it.
+    #[must_use]
+    pub fn engine(&self) -> EngineVariant {
+        if self.asynchronous { EngineVariant::Asynchronous } else { EngineVariant::Synchronous }
+    }
+
+    /// Remarks that follow from properties of the deployment, and are not among the component's own.
+    #[must_use]
+    pub fn notes_of(&self, info: &ClassInfo) -> Vec<String> {
+        if self.reentrant { Vec::new() } else { overlap_notes(&self.references, info.reentrant) }
     }
 
     /// The grain interfaces that it calls. Where a method is called both ways, the hash is that of the whole
@@ -222,12 +248,27 @@ fn method_info(signature: &Signature) -> MethodInfo {
     }
 }
 
-fn validate(bytes: &[u8], features: WasmFeatures) -> Result<(), InspectError> {
-    Validator::new_with_features(features).validate_all(bytes).map(|_| ()).map_err(|error| {
-        InspectError::Invalid {
-            offset: u64::try_from(error.offset()).unwrap_or(u64::MAX),
-            message: crate::text::first_line(error.message()),
-        }
+/// A call through the synchronous form holds all turns of a reentrant grain (decision A4).
+fn overlap_notes(references: &[Reference], reentrant: bool) -> Vec<String> {
+    let holding = references.iter().filter(|reference| reentrant && reference.flavour == Flavour::Call);
+    holding
+        .map(|reference| {
+            let (name, version) =
+                reference.import_name.split_once('@').unwrap_or((&reference.import_name, ""));
+            let version = if version.is_empty() { String::new() } else { format!("@{version}") };
+            format!(
+                "the grain is reentrant, but while a call through {} waits none of its turns goes on; import \
+                 {name}-async{version} instead",
+                reference.import_name
+            )
+        })
+        .collect()
+}
+
+fn validate(bytes: &[u8], features: WasmFeatures) -> Result<Types, InspectError> {
+    Validator::new_with_features(features).validate_all(bytes).map_err(|error| InspectError::Invalid {
+        offset: u64::try_from(error.offset()).unwrap_or(u64::MAX),
+        message: crate::text::first_line(error.message()),
     })
 }
 

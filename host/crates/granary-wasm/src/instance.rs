@@ -1,25 +1,29 @@
-//! One instance in its own store, and the turns that it runs.
+//! One instance in its own store, and the turns that it runs; beside each other in `instance/overlap.rs`.
 //!
 //! A turn that does not end in an orderly way (a trap, the budget, a dropped future) leaves the instance in the
 //! middle of something: it is marked before each turn and unmarked only after a good end, and refuses all
 //! further turns otherwise. Its owner drops it then.
 
+mod overlap;
+
+use std::future::poll_fn;
 use std::sync::Arc;
 
 use granary_core::hosting::{
-    ActivationHost, BoxFuture, DeactivationReason, GrainInstance, MethodRef, TrapKind, Turn, TurnContext,
-    TurnFailure,
+    ActivationHost, BoxFuture, DeactivationReason, GrainInstance, MethodRef, Overlap, TrapKind, Turn,
+    TurnContext, TurnFailure,
 };
 use wasmtime::Store;
 use wasmtime::component::{self, ComponentExportIndex, ComponentType, Func, Lift, Lower, Val};
 
-use crate::class::Shared;
+use crate::class::{Method, Shared};
+use crate::fast;
 use crate::state::{HostState, on_epoch};
 use crate::trap;
-use crate::value;
+use crate::value::{self, ValueError};
 
 /// What a dynamic value costs of wasmtime's host-call fuel, for each element of a list (the size of [`Val`]).
-const VAL_FUEL: usize = 40;
+pub(crate) const VAL_FUEL: usize = 40;
 
 /// Host-call fuel beside the largest value: for the strings and records of host calls.
 const FUEL_BASE: usize = 8 << 20;
@@ -30,8 +34,16 @@ pub(crate) struct Instance {
     store: Store<HostState>,
     instance: component::Instance,
     /// The methods' functions, looked up when they are first called.
-    functions: Box<[Option<Func>]>,
+    functions: Box<[Option<Callable>]>,
     sound: bool,
+}
+
+/// A method's function.
+#[derive(Clone)]
+struct Callable {
+    function: Func,
+    /// The way without dynamic values, where there is one.
+    fast: Option<Arc<dyn fast::Call<HostState>>>,
 }
 
 /// `deactivation-reason` of the contract.
@@ -75,7 +87,7 @@ impl Instance {
     pub(crate) async fn new(shared: Arc<Shared>, host: Arc<dyn ActivationHost>) -> Result<Self, TurnFailure> {
         let limits = &shared.info.limits;
         let state = HostState::new(host, limits, shared.engine.ticks(limits.turn_cpu_max));
-        let mut store = Store::new(shared.engine.inner(), state);
+        let mut store = Store::new(shared.pre.engine(), state);
         store.limiter(|state| &mut state.memory);
         store.epoch_deadline_callback(on_epoch);
         store.set_epoch_deadline(1);
@@ -85,7 +97,7 @@ impl Instance {
         match shared.pre.instantiate_async(&mut store).await {
             Ok(instance) => {
                 store.data_mut().flush_log();
-                let functions = vec![None; shared.methods.len()].into_boxed_slice();
+                let functions = shared.methods.iter().map(|_| None).collect();
                 Ok(Self { shared, store, instance, functions, sound: true })
             }
             Err(error) => Err(trap::failure(&error, store.data_mut())),
@@ -104,7 +116,7 @@ impl Instance {
         let shared = Arc::clone(&self.shared);
         let hooks = &shared.hooks;
         match turn {
-            Turn::Invoke { method, args } => self.invoke(&method, &args).await,
+            Turn::Invoke { method, args } => self.invoke(&method, args).await,
             Turn::Activate => match &hooks.activate {
                 Some(export) => {
                     let (outcome,) = self.hook::<_, (Result<(), String>,)>(export, ()).await?;
@@ -131,7 +143,7 @@ impl Instance {
         }
     }
 
-    async fn invoke(&mut self, wanted: &MethodRef, args: &[u8]) -> Result<Vec<u8>, TurnFailure> {
+    async fn invoke(&mut self, wanted: &MethodRef, args: Vec<u8>) -> Result<Vec<u8>, TurnFailure> {
         let shared = Arc::clone(&self.shared);
         let (position, method) = shared.find(wanted).map_err(TurnFailure::BadRequest)?;
         let bytes_max = self.store.data().value_bytes_max;
@@ -139,21 +151,35 @@ impl Instance {
             let text = format!("the arguments have {} bytes, the limit is {bytes_max}", args.len());
             return Err(TurnFailure::BadRequest(text));
         }
-        let params = value::decode_params(&method.signature, args)
-            .map_err(|error| TurnFailure::BadRequest(format!("the arguments do not decode: {error}")))?;
-        let function = self
-            .function(position, &method.export)
+        let callable = self
+            .callable(position, method)
             .ok_or_else(|| TurnFailure::BadRequest(format!("{} is not callable", wanted.method)))?;
-        let mut results = vec![Val::Bool(false); usize::from(method.signature.result.is_some())];
-
-        self.sound = false;
-        let outcome = function.call_async(&mut self.store, &params, &mut results).await;
+        // Bad arguments are refused before any guest code runs, which lowering them would do.
+        let undecodable =
+            |error: ValueError| TurnFailure::BadRequest(format!("the arguments do not decode: {error}"));
+        let outcome = match callable.fast {
+            Some(fast) => {
+                granary_wit::validate_args(&method.signature, &args, bytes_max)
+                    .map_err(|error| undecodable(error.into()))?;
+                self.sound = false;
+                let outcome = fast.call(&mut self.store, args).await;
+                outcome.map(|bytes| value::bounded(bytes, bytes_max))
+            }
+            None => {
+                let params = value::decode_params(&method.signature, &args).map_err(undecodable)?;
+                let mut results = vec![Val::Bool(false); usize::from(method.signature.result.is_some())];
+                self.sound = false;
+                let mut outcome = callable.function.call_async(&mut self.store, &params, &mut results).await;
+                if outcome.is_ok() && shared.info.asynchronous {
+                    outcome = self.rest().await;
+                }
+                outcome.map(|()| value::encode_result(&method.signature, results.first(), bytes_max))
+            }
+        };
         let state = self.store.data_mut();
-        if let Err(error) = outcome {
-            return Err(trap::failure(&error, state));
-        }
+        let result = outcome.map_err(|error| trap::failure(&error, state))?;
         state.flush_log();
-        match value::encode_result(&method.signature, results.first(), bytes_max) {
+        match result {
             Ok(bytes) => {
                 self.sound = true;
                 Ok(bytes)
@@ -165,12 +191,25 @@ impl Instance {
         }
     }
 
-    fn function(&mut self, position: usize, export: &ComponentExportIndex) -> Option<Func> {
+    fn callable(&mut self, position: usize, method: &Method) -> Option<Callable> {
         let slot = self.functions.get_mut(position)?;
         if slot.is_none() {
-            *slot = self.instance.get_func(&mut self.store, export);
+            let function = self.instance.get_func(&mut self.store, method.export)?;
+            // The fast values' safety argument is about the calling convention of synchronous components.
+            let synchronous = !self.shared.info.asynchronous;
+            let fast = synchronous.then(|| fast::export(&function, &self.store, &method.signature)).flatten();
+            *slot = Some(Callable { function, fast });
         }
-        *slot
+        slot.clone()
+    }
+
+    /// Lets end what a turn left running when it gave its result: with the turn, nothing of the grain runs on.
+    async fn rest(&mut self) -> wasmtime::Result<()> {
+        let until = self.store.data().wait_until();
+        let rest = self.store.run_concurrent(async |accessor| {
+            poll_fn(|context| accessor.poll_no_interesting_tasks(context)).await;
+        });
+        tokio::time::timeout_at(until.into(), rest).await.unwrap_or_else(|_| Err(overlap::waited_too_long()))
     }
 
     /// Calls an export of the contract, whose types are known.
@@ -205,6 +244,10 @@ fn no_migration() -> TurnFailure {
 }
 
 impl GrainInstance for Instance {
+    fn overlap(&mut self) -> Option<Overlap<'_>> {
+        self.shared.info.reentrant.then(|| overlap::begin(self))
+    }
+
     fn turn(&mut self, turn: Turn, context: TurnContext) -> BoxFuture<'_, Result<Vec<u8>, TurnFailure>> {
         Box::pin(self.run(turn, context))
     }

@@ -6,6 +6,7 @@
 //! of clusters: what a guest asks for goes to the activation's host.
 
 mod class;
+mod fast;
 mod guest_log;
 mod imports;
 mod instance;
@@ -22,4 +23,4 @@ pub mod engine;
 pub mod inspect;
 
 pub use class::{Class, ClassBuildError};
-pub use engine::{EngineConfig, EngineError, WasmEngine};
+pub use engine::{EngineConfig, EngineError, EngineVariant, WasmEngine};

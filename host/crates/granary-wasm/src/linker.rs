@@ -3,10 +3,12 @@
 //! Inspection has judged the imports; here they get their functions. An import that comes to life here without
 //! having been judged is an error, never a trap later.
 
+use granary_wit::Flavour;
 use wasmtime::Engine;
 use wasmtime::component::types::{ComponentInstance, ComponentItem};
 use wasmtime::component::{Component, InstancePre, Linker, ResourceType};
 
+use crate::engine::EngineVariant;
 use crate::imports::denied::DeniedResources;
 use crate::imports::{
     Instance, calls, context, derived, logging, state, wasi_cli, wasi_clocks, wasi_io, wasi_random,
@@ -56,7 +58,11 @@ impl Linking<'_> {
             return self.wasi(instance, bare, imported);
         }
         if let Some(reference) = self.inspection.references.iter().find(|it| it.import_name == name) {
-            return derived::link(instance, reference);
+            return match (reference.flavour, self.inspection.engine()) {
+                (Flavour::Async, _) => derived::link_concurrent(instance, reference),
+                (_, EngineVariant::Asynchronous) => derived::link_dynamic(instance, reference),
+                (_, EngineVariant::Synchronous) => derived::link(instance, reference),
+            };
         }
         match bare.strip_prefix(CONTRACT_PACKAGE) {
             Some("/calls") => calls::link(instance),

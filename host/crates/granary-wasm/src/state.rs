@@ -1,16 +1,21 @@
 //! What a store holds beside its instance: the activation's host, the running turn, limits, handles and output.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use granary_core::hosting::{ActivationHost, Limits, LogLevel, TurnContext};
-use wasmtime::component::ResourceTable;
+use tokio::sync::Semaphore;
+use wasmtime::component::{GuestTaskId, ResourceTable};
 use wasmtime::{ResourceLimiter, StoreContextMut, UpdateDeadline};
 
 use crate::guest_log::{GuestLog, Stream};
 
 /// Handles of host resources (streams, pollables) that one activation may hold.
 pub(crate) const HANDLES_MAX: usize = 1_000;
+
+/// Calls of other grains that one activation may have waiting at once, where it awaits several.
+pub(crate) const OUTGOING_CALLS_MAX: usize = 256;
 
 /// Elements of each table of a component.
 const TABLE_ELEMENTS_MAX: usize = 100_000;
@@ -22,7 +27,7 @@ const MEMORIES_MAX: usize = 32;
 
 /// How long a guest may always wait in a turn. A caller that gives up earlier does not end the turn: the next
 /// caller's activation is not lost because this one was in a hurry.
-const WAIT_MAX: Duration = Duration::from_secs(30);
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// The longest deadline that is taken at its word; beyond it, adding to a time could overflow.
 const CALL_TIME_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -31,10 +36,14 @@ const CALL_TIME_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 #[derive(Debug)]
 pub(crate) struct HostState {
     pub(crate) host: Arc<dyn ActivationHost>,
-    pub(crate) turn: RunningTurn,
+    turn: RunningTurn,
+    /// The turns that run beside each other, by their tasks; `None` while turns run one at a time.
+    overlapping: Option<BTreeMap<GuestTaskId, RunningTurn>>,
     pub(crate) budget: Budget,
     pub(crate) memory: MemoryLimiter,
     pub(crate) handles: ResourceTable,
+    /// One permit for each call that is awaited beside others.
+    pub(crate) outgoing: Arc<Semaphore>,
     /// Live handles of denied resources, which have no entry in `handles`.
     pub(crate) denied_handles: usize,
     pub(crate) log: GuestLog,
@@ -43,18 +52,20 @@ pub(crate) struct HostState {
 }
 
 /// The turn that runs, or ran last.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct RunningTurn {
     context: TurnContext,
     started: Instant,
 }
 
-/// The CPU budget of a turn, in epochs that ended while wasm code was running.
+/// The CPU budget, in epochs that ended while wasm code was running. Which of several overlapping turns used one
+/// cannot be told: each brings a turn's budget, and they share what they brought.
 #[derive(Debug)]
 pub(crate) struct Budget {
     pub(crate) time_max: Duration,
-    pub(crate) ticks_max: u64,
-    pub(crate) ticks: u64,
+    /// What one turn brings.
+    ticks_max: u64,
+    left: u64,
 }
 
 /// Bounds memory, and remembers a refusal: after it, an `unreachable` means that the guest ran out of memory.
@@ -71,25 +82,59 @@ impl HostState {
         handles.set_max_capacity(HANDLES_MAX);
         Self {
             host,
-            turn: RunningTurn { context: TurnContext::default(), started: Instant::now() },
-            budget: Budget { time_max: limits.turn_cpu_max, ticks_max, ticks: 0 },
+            turn: RunningTurn::new(TurnContext::default()),
+            overlapping: None,
+            budget: Budget { time_max: limits.turn_cpu_max, ticks_max, left: ticks_max },
             memory: MemoryLimiter {
                 bytes_max: usize::try_from(limits.memory_bytes_max).unwrap_or(usize::MAX),
                 bytes: 0,
                 refused: false,
             },
             handles,
+            outgoing: Arc::new(Semaphore::new(OUTGOING_CALLS_MAX)),
             denied_handles: 0,
             log: GuestLog::new(),
             value_bytes_max: usize::try_from(limits.value_bytes_max).unwrap_or(usize::MAX),
         }
     }
 
-    /// Prepares for a turn.
+    /// Prepares for a turn that runs alone.
     pub(crate) fn start_turn(&mut self, context: TurnContext) {
-        self.turn = RunningTurn { context, started: Instant::now() };
-        self.budget.ticks = 0;
+        self.turn = RunningTurn::new(context);
+        self.overlapping = None;
+        self.budget.left = self.budget.ticks_max;
         self.memory.refused = false;
+    }
+
+    /// Prepares for turns that overlap. What runs without a turn, such as what an ended one left behind, has a
+    /// context of its own.
+    pub(crate) fn start_overlapping(&mut self) {
+        let chain = vec![self.host.identity().grain.clone()];
+        self.start_turn(TurnContext { chain, remaining: Some(WAIT_MAX), ..TurnContext::default() });
+        self.overlapping = Some(BTreeMap::new());
+    }
+
+    /// One more overlapping turn runs, as this task; returns until when it may wait.
+    pub(crate) fn enter_turn(&mut self, task: GuestTaskId, context: TurnContext) -> Instant {
+        let turn = RunningTurn::new(context);
+        let until = turn.wait_until();
+        self.overlapping.get_or_insert_default().insert(task, turn);
+        self.settle_budget(self.budget.left.saturating_add(self.budget.ticks_max));
+        self.memory.refused = false;
+        until
+    }
+
+    /// An overlapping turn ended. What it did not use of its budget is not saved up by the others.
+    pub(crate) fn leave_turn(&mut self, task: GuestTaskId) {
+        self.overlapping.get_or_insert_default().remove(&task);
+        self.settle_budget(self.budget.left);
+    }
+
+    fn settle_budget(&mut self, left: u64) {
+        // One turn's worth remains for what runs without a turn.
+        let turns = self.overlapping.as_ref().map_or(1, BTreeMap::len).max(1);
+        let all = self.budget.ticks_max.saturating_mul(u64::try_from(turns).unwrap_or(u64::MAX));
+        self.budget.left = left.min(all);
     }
 
     pub(crate) fn write(&mut self, stream: Stream, bytes: &[u8]) {
@@ -105,7 +150,21 @@ impl HostState {
     }
 }
 
+/// The turn that the running guest code belongs to.
+pub(crate) fn current_turn<'a>(store: &'a mut StoreContextMut<'_, HostState>) -> &'a RunningTurn {
+    let overlap = store.data().overlapping.is_some();
+    // The last on the stack is the task that the host started.
+    let task = if overlap { store.async_call_stack().ok().and_then(Iterator::last) } else { None };
+    let state = store.data();
+    let found = state.overlapping.as_ref().zip(task).and_then(|(turns, task)| turns.get(&task));
+    found.unwrap_or(&state.turn)
+}
+
 impl RunningTurn {
+    fn new(context: TurnContext) -> Self {
+        Self { context, started: Instant::now() }
+    }
+
     /// Time left for the call that the turn serves.
     pub(crate) fn remaining(&self) -> Option<Duration> {
         self.context.remaining.map(|all| all.saturating_sub(self.started.elapsed()))
@@ -129,14 +188,26 @@ impl RunningTurn {
 /// Called when an epoch ended while wasm code runs: counts it, and lets other tasks run, or ends the turn.
 pub(crate) fn on_epoch(mut store: StoreContextMut<'_, HostState>) -> wasmtime::Result<UpdateDeadline> {
     let budget = &mut store.data_mut().budget;
-    budget.ticks += 1;
     // Yielding at each tick, not only trapping at the end, is what keeps neighbours answering.
-    Ok(if budget.ticks > budget.ticks_max { UpdateDeadline::Interrupt } else { UpdateDeadline::Yield(1) })
+    Ok(match budget.left.checked_sub(1) {
+        Some(left) => {
+            budget.left = left;
+            UpdateDeadline::Yield(1)
+        }
+        None => UpdateDeadline::Interrupt,
+    })
 }
 
 /// After a host call that waited: the epochs that passed meanwhile are nobody's CPU time.
 pub(crate) fn after_wait(store: &mut StoreContextMut<'_, HostState>) {
     store.set_epoch_deadline(1);
+}
+
+impl HostState {
+    /// Until when the turn that runs alone may wait.
+    pub(crate) fn wait_until(&self) -> Instant {
+        self.turn.wait_until()
+    }
 }
 
 impl MemoryLimiter {

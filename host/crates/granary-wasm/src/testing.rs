@@ -1,6 +1,7 @@
 //! Components for tests, made from WIT and hand-written core modules, and a host that remembers what it was asked.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,8 +11,9 @@ use granary_core::hosting::{
 };
 use granary_core::id::{ActivationId, GrainId, SiloAddress};
 use granary_wit::push_grain_package;
+use tokio::sync::Semaphore;
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
-use wit_parser::{ManglingAndAbi, Resolve, WorldId};
+use wit_parser::{LiftLowerAbi, ManglingAndAbi, Resolve, WorldId};
 
 use crate::class::Class;
 use crate::engine::{EngineConfig, WasmEngine};
@@ -84,8 +86,29 @@ pub(crate) fn dummy(wit: &str) -> Vec<u8> {
     encode(&resolve, world, core)
 }
 
-fn encode(resolve: &Resolve, world: WorldId, mut core: Vec<u8>) -> Vec<u8> {
-    embed_component_metadata(&mut core, resolve, world, StringEncoding::UTF8).unwrap();
+/// A component whose functions trap, the asynchronous ones lifted and lowered as such.
+pub(crate) fn dummy_async(wit: &str) -> Vec<u8> {
+    let (resolve, world) = resolve(wit);
+    dummy_async_of(&resolve, world)
+}
+
+pub(crate) fn dummy_async_of(resolve: &Resolve, world: WorldId) -> Vec<u8> {
+    let abi = ManglingAndAbi::Legacy(LiftLowerAbi::AsyncCallback);
+    encode(resolve, world, wit_component::dummy_module(resolve, world, abi))
+}
+
+fn encode(resolve: &Resolve, world: WorldId, core: Vec<u8>) -> Vec<u8> {
+    encode_as(resolve, world, core, StringEncoding::UTF8)
+}
+
+/// A component whose core module has its strings in this encoding.
+pub(crate) fn encode_as(
+    resolve: &Resolve,
+    world: WorldId,
+    mut core: Vec<u8>,
+    encoding: StringEncoding,
+) -> Vec<u8> {
+    embed_component_metadata(&mut core, resolve, world, encoding).unwrap();
     ComponentEncoder::default().module(&core).unwrap().validate(true).encode().unwrap()
 }
 
@@ -121,7 +144,7 @@ pub(crate) fn class(bytes: &[u8]) -> (Arc<Class>, Inspection) {
 pub(crate) fn class_with(bytes: &[u8], overrides: &BTreeMap<String, String>) -> (Arc<Class>, Inspection) {
     let engine = WasmEngine::new(&EngineConfig::default()).unwrap();
     let inspection = inspect(bytes).unwrap();
-    let component = wasmtime::component::Component::new(engine.inner(), bytes).unwrap();
+    let component = wasmtime::component::Component::new(engine.of(inspection.engine()), bytes).unwrap();
     (Class::new(engine, &inspection, &component, overrides).unwrap(), inspection)
 }
 
@@ -138,6 +161,10 @@ pub(crate) struct FakeHost {
     answer: Box<Answer>,
     /// How long each call takes.
     pub(crate) call_time: Duration,
+    /// Where there is one, each call takes a permit before it is answered.
+    pub(crate) gate: Option<Semaphore>,
+    /// Calls that are not answered yet.
+    pub(crate) waiting: AtomicUsize,
 }
 
 impl std::fmt::Debug for FakeHost {
@@ -167,6 +194,8 @@ impl FakeHost {
             calls: Mutex::default(),
             answer: Box::new(answer),
             call_time: Duration::ZERO,
+            gate: None,
+            waiting: AtomicUsize::new(0),
         }
     }
 
@@ -189,7 +218,12 @@ impl ActivationHost for FakeHost {
 
     fn call(&self, call: OutgoingCall) -> BoxFuture<'_, Result<Vec<u8>, CallError>> {
         Box::pin(async move {
+            self.waiting.fetch_add(1, Ordering::SeqCst);
             tokio::time::sleep(self.call_time).await;
+            if let Some(gate) = &self.gate {
+                gate.acquire().await.unwrap().forget();
+            }
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
             let answer = (self.answer)(&call);
             self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(call);
             answer

@@ -1,7 +1,8 @@
 //! Between wasmtime's dynamic values and the wire encoding, directed by a method's type.
 //!
-//! This is the checked path: it works for every type a grain interface may have, and each step checks that value
-//! and type agree, although both come from the same component. A list of bytes costs 40 bytes an element while it
+//! This is the checked path, for what [`crate::fast`] does not cover (more than 16 flat parameters) and as the oracle
+//! of its tests: it works for every type a grain interface may have, and each step checks that value and type agree,
+//! although both come from the same component. A list of bytes costs 40 bytes an element while it
 //! is a dynamic value, and nothing more.
 
 use granary_core::hosting::{ClassError, TextFormat};
@@ -74,6 +75,11 @@ pub(crate) fn decode_result(signature: &Signature, bytes: &[u8]) -> Result<Optio
     let value = signature.result.as_ref().map(|ty| decode(&mut decoder, ty)).transpose()?;
     decoder.finish()?;
     Ok(value)
+}
+
+/// Encoded bytes, unless they are too many.
+pub(crate) fn bounded(bytes: Vec<u8>, bytes_max: usize) -> Result<Vec<u8>, ValueError> {
+    if bytes.len() > bytes_max { Err(WireError::TooLarge { max: bytes_max }.into()) } else { Ok(bytes) }
 }
 
 /// Encodes arguments that come as text.

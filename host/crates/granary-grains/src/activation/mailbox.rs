@@ -8,6 +8,8 @@ use granary_core::wire::{CallReply, CallRequest};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use crate::options::MAILBOX_BYTES_MAX;
+
 /// How a call came to this silo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Arrival {
@@ -28,6 +30,13 @@ pub(crate) struct QueuedCall {
 }
 
 impl QueuedCall {
+    /// What the call holds in memory while it waits: its arguments and its request context.
+    fn bytes(&self) -> usize {
+        let context = &self.request.context.request_context;
+        let context: usize = context.iter().map(|(key, value)| key.len() + value.len()).sum();
+        self.request.args.len() + context
+    }
+
     /// Answers the caller, if it still waits.
     pub(crate) fn answer(self, outcome: Result<Vec<u8>, CallError>) {
         let _ = self.reply.send(CallReply { outcome, location: None });
@@ -49,6 +58,8 @@ pub(crate) enum PushError {
 pub(crate) struct Mailbox {
     calls: VecDeque<QueuedCall>,
     calls_max: usize,
+    /// Of the arguments and contexts of all calls.
+    bytes: usize,
     closed: bool,
 }
 
@@ -56,6 +67,7 @@ impl Mailbox {
     pub(crate) fn new(calls_max: u32) -> Self {
         Self {
             calls: VecDeque::new(),
+            bytes: 0,
             calls_max: usize::try_from(calls_max).unwrap_or(usize::MAX),
             closed: false,
         }
@@ -65,20 +77,36 @@ impl Mailbox {
         if self.closed {
             return Err(PushError::Ended(Box::new(call)));
         }
-        if self.calls.len() >= self.calls_max {
+        let bytes = self.bytes.saturating_add(call.bytes());
+        if self.calls.len() >= self.calls_max || bytes > MAILBOX_BYTES_MAX && !self.calls.is_empty() {
             return Err(PushError::Full);
         }
+        self.bytes = bytes;
         self.calls.push_back(call);
         Ok(())
     }
 
     pub(crate) fn pop(&mut self) -> Option<QueuedCall> {
         let call = self.calls.pop_front();
+        self.bytes = self.bytes.saturating_sub(call.as_ref().map_or(0, QueuedCall::bytes));
         if self.calls.is_empty() && self.calls.capacity() > 64 {
             // A burst must not leave its memory behind with each of many idle activations.
             self.calls = VecDeque::new();
         }
         call
+    }
+
+    /// Takes one call out of its turn.
+    pub(crate) fn remove(&mut self, call_id: u128) -> Option<QueuedCall> {
+        let index = self.calls.iter().position(|call| call.request.call_id == call_id)?;
+        let call = self.calls.remove(index)?;
+        self.bytes = self.bytes.saturating_sub(call.bytes());
+        Some(call)
+    }
+
+    /// True when the call waits, and its caller still does.
+    pub(crate) fn holds(&self, call_id: u128, now: Instant) -> bool {
+        self.calls.iter().any(|call| call.request.call_id == call_id && call.deadline > now)
     }
 
     pub(crate) fn front(&self) -> Option<&QueuedCall> {
@@ -91,6 +119,7 @@ impl Mailbox {
 
     /// Takes all calls.
     pub(crate) fn take(&mut self) -> Vec<QueuedCall> {
+        self.bytes = 0;
         std::mem::take(&mut self.calls).into()
     }
 

@@ -12,13 +12,13 @@ use granary_core::wire::{MigrateReply, MigrationPackage};
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 
-use crate::activation::{Activation, ActivationState, Ending, Next};
+use crate::activation::{Activation, ActivationState, Ending, Next, overlap};
 use crate::grains::Inner;
 use crate::host::Host;
 use crate::migration::{source, target};
 use crate::options::UNREGISTER_TIMEOUT;
 use crate::seams::DirectoryError;
-use crate::turns::{self, AfterCall};
+use crate::turns::AfterCall;
 
 /// How an activation starts.
 #[derive(Debug)]
@@ -205,7 +205,7 @@ async fn serve(inner: &Arc<Inner>, activation: &Arc<Activation>, instance: Box<d
     loop {
         match activation.next(held.take()) {
             Next::Call(call, mut instance) => {
-                if turns::run_call(inner, activation, instance.as_mut(), *call).await == AfterCall::Gone {
+                if overlap::run_calls(inner, activation, instance.as_mut(), *call).await == AfterCall::Gone {
                     return End::trapped();
                 }
                 held = Some(instance);

@@ -15,6 +15,7 @@ use sha2::{Digest as _, Sha256};
 use wasmtime::Engine;
 
 use super::ARTIFACT_BYTES_MAX;
+use crate::engine::EngineVariant;
 
 /// First bytes of a cache file; the number is the format's version.
 const MAGIC: &[u8; 16] = b"granary-cwasm-1\n";
@@ -25,6 +26,7 @@ const HEADER_BYTES: usize = 16 + 32 + 32 + 8;
 const MAC_BYTES: usize = 32;
 
 /// The host's key for compiled code.
+#[derive(Clone)]
 pub(super) struct HostKey([u8; 32]);
 
 impl std::fmt::Debug for HostKey {
@@ -81,9 +83,11 @@ impl Hasher for ShaHasher {
     }
 }
 
-/// A digest of everything that decides whether compiled code fits an engine.
-pub(super) fn compatibility(engine: &Engine) -> Digest {
+/// A digest of everything that decides whether compiled code fits an engine; its variant is named, although the
+/// engine's own hash tells them apart too (decision C2).
+pub(super) fn compatibility(engine: &Engine, variant: EngineVariant) -> Digest {
     let mut hasher = ShaHasher::default();
+    variant.name().hash(&mut hasher);
     engine.precompile_compatibility_hash().hash(&mut hasher);
     Digest(hasher.0.finalize().into())
 }

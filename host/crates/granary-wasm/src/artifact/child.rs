@@ -9,11 +9,14 @@ use std::process::ExitCode;
 
 use rustix::process::{Resource, Rlimit};
 
-use crate::engine::{EngineConfig, compiling_engine};
+use crate::engine::{EngineConfig, EngineVariant, compiling_engine};
 use crate::inspect::COMPONENT_BYTES_MAX;
 
 /// The file that the artifact is written to; it must not exist yet.
 pub(super) const ENV_OUTPUT: &str = "GRANARY_COMPILE_OUTPUT";
+
+/// The name of the engine's variant that the code is for; the synchronous one when it is not given.
+pub(super) const ENV_VARIANT: &str = "GRANARY_COMPILE_VARIANT";
 
 /// The size of the artifact that the child allows itself, in bytes.
 pub(super) const ENV_OUTPUT_BYTES: &str = "GRANARY_COMPILE_OUTPUT_BYTES";
@@ -69,8 +72,9 @@ fn run() -> Result<(), (u8, String)> {
         .take(COMPONENT_BYTES_MAX + 1)
         .read_to_end(&mut component)
         .map_err(|error| failed("reading the component", &error))?;
-    let engine =
-        compiling_engine(&EngineConfig::default()).map_err(|error| failed("making an engine", &error))?;
+    let variant = variant().map_err(|error| failed("the engine's variant", &error))?;
+    let engine = compiling_engine(&EngineConfig::default(), variant)
+        .map_err(|error| failed("making an engine", &error))?;
     let artifact =
         engine.precompile_component(&component).map_err(|error| (EXIT_REFUSED, format!("{error:#}")))?;
     let path = std::env::var_os(ENV_OUTPUT)
@@ -82,6 +86,12 @@ fn run() -> Result<(), (u8, String)> {
         .open(&path)
         .and_then(|mut file| file.write_all(&artifact))
         .map_err(|error| failed("writing the artifact", &error))
+}
+
+/// The variant that the environment names.
+fn variant() -> io::Result<EngineVariant> {
+    let Ok(name) = std::env::var(ENV_VARIANT) else { return Ok(EngineVariant::Synchronous) };
+    EngineVariant::from_name(&name).ok_or_else(|| io::Error::other(format!("{ENV_VARIANT} is {name:?}")))
 }
 
 /// Applies the limit that the environment gives; none when it gives none (a call by hand).

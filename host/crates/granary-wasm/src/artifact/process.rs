@@ -8,6 +8,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
 use tokio::process::{Child, Command};
 
 use super::{ARTIFACT_BYTES_MAX, COMPILE_MEMORY_BYTES_MAX, CompileCommand, CompileError, child};
+use crate::engine::EngineVariant;
 
 /// How much of the child's complaint is kept, in bytes.
 const ERROR_BYTES_MAX: u64 = 4 << 10;
@@ -16,10 +17,11 @@ const ERROR_BYTES_MAX: u64 = 4 << 10;
 pub(super) async fn compile(
     command: &CompileCommand,
     component: &[u8],
+    variant: EngineVariant,
     output: &Path,
     time_max: Duration,
 ) -> Result<(), CompileError> {
-    let mut child = start(command, output, time_max)?;
+    let mut child = start(command, variant, output, time_max)?;
     let outcome = tokio::time::timeout(time_max, converse(&mut child, component)).await;
     match outcome {
         Ok(result) => result,
@@ -37,13 +39,19 @@ pub(super) async fn compile(
     }
 }
 
-fn start(command: &CompileCommand, output: &Path, time_max: Duration) -> Result<Child, CompileError> {
+fn start(
+    command: &CompileCommand,
+    variant: EngineVariant,
+    output: &Path,
+    time_max: Duration,
+) -> Result<Child, CompileError> {
     // Threads use CPU side by side, so that the CPU bound is the wall bound for each of them.
     let cpu_seconds = time_max.as_secs().saturating_mul(child::THREADS_MAX);
     Command::new(&command.program)
         .args(&command.args)
         .env_clear()
         .env(child::ENV_OUTPUT, output)
+        .env(child::ENV_VARIANT, variant.name())
         .env(child::ENV_CPU_SECONDS, cpu_seconds.to_string())
         .env(child::ENV_MEMORY_BYTES, COMPILE_MEMORY_BYTES_MAX.to_string())
         .env(child::ENV_OUTPUT_BYTES, ARTIFACT_BYTES_MAX.to_string())

@@ -6,7 +6,7 @@ use wasmtime::StoreContextMut;
 
 use super::Instance;
 use super::types::{GrainRef, WitCallError};
-use crate::state::{HostState, after_wait};
+use crate::state::{HostState, after_wait, current_turn};
 
 /// Links all functions of the interface.
 pub(crate) fn link(instance: &mut Instance<'_>) -> wasmtime::Result<()> {
@@ -26,7 +26,7 @@ async fn invoke(
         Err(error) => return Ok((Err(error.into()),)),
     };
     let host = Arc::clone(&store.data().host);
-    let context = store.data().turn.outgoing();
+    let context = current_turn(&mut store).outgoing();
     let result = host.call_json(to, &method, &arguments, context).await;
     after_wait(&mut store);
     Ok((result.map_err(WitCallError::from),))

@@ -6,6 +6,7 @@ use granary_core::hosting::LifecycleRequest;
 
 use super::Instance;
 use super::types::GrainRef;
+use crate::state::current_turn;
 use crate::text::bounded;
 
 /// The longest silo name that is looked at, in bytes.
@@ -18,12 +19,12 @@ pub(crate) fn link(instance: &mut Instance<'_>) -> wasmtime::Result<()> {
     instance
         .func_wrap("activation-id", |store, ()| Ok((store.data().host.identity().activation.to_string(),)))?;
     instance.func_wrap("silo", |store, ()| Ok((store.data().host.identity().silo_name.clone(),)))?;
-    instance.func_wrap("remaining-ms", |store, ()| {
-        let remaining = store.data().turn.remaining();
+    instance.func_wrap("remaining-ms", |mut store, ()| {
+        let remaining = current_turn(&mut store).remaining();
         Ok((remaining.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),))
     })?;
-    instance.func_wrap("request-value", |store, (key,): (String,)| {
-        Ok((store.data().turn.request_value(&key).map(str::to_owned),))
+    instance.func_wrap("request-value", |mut store, (key,): (String,)| {
+        Ok((current_turn(&mut store).request_value(&key).map(str::to_owned),))
     })?;
     instance.func_wrap("deactivate-on-idle", |store, ()| {
         store.data().host.request(LifecycleRequest::DeactivateOnIdle);

@@ -2,6 +2,7 @@
 
 use granary_core::hosting::CallError;
 use granary_core::id::{GrainId, GrainType};
+use granary_wit::{Decoder, Encoder, WireError};
 use wasmtime::component::{ComponentType, Lift, Lower, Val};
 
 /// `grain-ref`.
@@ -25,6 +26,11 @@ impl GrainRef {
             .map_err(|error| CallError::NotFound(error.to_string()))
     }
 
+    /// The reference in encoded parameters.
+    pub(crate) fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
+        Ok(Self { grain_type: decoder.string()?.to_owned(), key: decoder.string()?.to_owned() })
+    }
+
     /// The reference in a dynamic value.
     pub(crate) fn from_val(value: &Val) -> Option<Self> {
         let Val::Record(fields) = value else { return None };
@@ -38,7 +44,7 @@ impl GrainRef {
     }
 }
 
-/// `call-error`.
+/// `call-error`; the cases stand in the order of the contract, on which [`encode_call_error`] depends too.
 #[derive(Debug, Clone, ComponentType, Lift, Lower)]
 #[component(variant)]
 pub(crate) enum WitCallError {
@@ -79,6 +85,31 @@ impl From<CallError> for WitCallError {
             CallError::Fenced => Self::Fenced,
         }
     }
+}
+
+/// Appends a `call-error` in the wire encoding.
+pub(crate) fn encode_call_error(encoder: &mut Encoder, error: &CallError) -> Result<(), WireError> {
+    let (case, text) = match error {
+        CallError::NotDelivered(text) => (0, text),
+        CallError::UnknownOutcome(text) => (1, text),
+        CallError::Overloaded { retry_after_ms } => {
+            encoder.case(2)?;
+            return encoder.u32(*retry_after_ms);
+        }
+        CallError::NotFound(text) => (3, text),
+        CallError::Incompatible(text) => (4, text),
+        CallError::TimedOut => return encoder.case(5),
+        CallError::Failed(text) => (6, text),
+        CallError::Cancelled => return encoder.case(7),
+        CallError::Deadlock(chain) => {
+            encoder.case(8)?;
+            encoder.count(chain.len())?;
+            return chain.iter().try_for_each(|grain| encoder.string(grain));
+        }
+        CallError::Fenced => return encoder.case(9),
+    };
+    encoder.case(case)?;
+    encoder.string(text)
 }
 
 /// A `call-error` as a dynamic value, for functions whose types are known at link time only.

@@ -10,7 +10,7 @@ use wasmtime::{StoreContextMut, bail};
 
 use super::{Instance, resource};
 use crate::guest_log::Stream;
-use crate::state::{HANDLES_MAX, HostState, after_wait};
+use crate::state::{HANDLES_MAX, HostState, after_wait, current_turn};
 
 /// How many bytes an output stream takes at once.
 const WRITE_BYTES_MAX: u64 = 64 << 10;
@@ -110,7 +110,7 @@ async fn wait(store: &mut Store<'_>, pollables: &[Resource<Pollable>]) -> wasmti
     let handles = &store.data().handles;
     let pollables: Vec<Pollable> =
         pollables.iter().map(|pollable| handles.get(pollable).copied()).collect::<Result<_, _>>()?;
-    let limit = store.data().turn.wait_until();
+    let limit = current_turn(store).wait_until();
     loop {
         let now = Instant::now();
         let ready: Vec<u32> = (0..).zip(&pollables).filter(|(_, it)| it.ready(now)).map(|(i, _)| i).collect();

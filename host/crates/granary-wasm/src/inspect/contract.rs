@@ -50,6 +50,9 @@ pub(super) fn check_import(name: &str, found: &Interface) -> Result<(), InspectE
             .functions
             .get(function)
             .ok_or_else(|| problem(format!("there is no function `{function}`, it has `{signature}`")))?;
+        if signature.is_async != expected.is_async {
+            return Err(problem(format!("`{function}` is `{signature}`, and here `{expected}`")));
+        }
         if let Some(mismatch) = compare(function, expected, signature) {
             return Err(problem(mismatch.to_string()));
         }

@@ -46,11 +46,6 @@ pub enum InspectError {
     /// A derived interface whose functions do not have the shape of one.
     #[error("{0}")]
     DerivedShape(#[from] DerivedShapeError),
-    /// An asynchronous method.
-    #[error(
-        "{interface}: `{function}` is an `async func`; methods of grains are plain `func`s in this version"
-    )]
-    AsyncMethod { interface: String, function: String },
     /// Imports that this host does not offer.
     #[error("{}", problems(.0))]
     Imports(Vec<ImportProblem>),
@@ -84,8 +79,10 @@ pub enum ImportProblem {
         "import {interface} has functions; to call grains, import {derived} instead (`granary wit refs` writes it), whose functions take a reference"
     )]
     GrainInterface { interface: String, derived: String },
-    /// Asynchronous calls from a component that can only wait.
-    #[error("import {0} is asynchronous, and this component is not: import the interface without `-async`")]
+    /// Asynchronous calls from a component that can only wait (decision A4).
+    #[error(
+        "import {0} is asynchronous, and this component exports no `async func` that could await it: import the interface without `-async`, or make the method that calls an `async func`"
+    )]
     Async(String),
 }
 

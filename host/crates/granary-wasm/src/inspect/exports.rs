@@ -13,6 +13,8 @@ pub(super) struct Exports {
     pub(super) lifecycle: Option<String>,
     pub(super) migration: Option<String>,
     pub(super) others: Vec<String>,
+    /// Some method is an `async func`.
+    pub(super) asynchronous: bool,
 }
 
 /// Reads the exports of a component's world.
@@ -74,9 +76,7 @@ impl Exports {
             return Ok(());
         }
         let interface = Interface::from_resolve(resolve, id)?;
-        if let Some((function, _)) = interface.functions.iter().find(|(_, signature)| signature.is_async) {
-            return Err(InspectError::AsyncMethod { interface: interface.id, function: function.clone() });
-        }
+        self.asynchronous |= interface.functions.values().any(|signature| signature.is_async);
         self.interfaces.push(ExportedInterface { export_name, interface });
         Ok(())
     }

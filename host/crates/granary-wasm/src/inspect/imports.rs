@@ -1,6 +1,8 @@
 //! Sorts a component's imports: the platform's, the fixed WASI list, derived packages, and what is refused.
 
-use granary_wit::{DerivedImport, Flavour, Interface, Signature, TypeError, derived_of};
+use granary_wit::{DerivedImport, DerivedShapeError, Flavour, Interface, Signature, TypeError, derived_of};
+use wasmparser::component_types::ComponentEntityType;
+use wasmparser::types::Types;
 use wit_parser::{InterfaceId, Resolve, TypeDefKind, WorldId, WorldItem, WorldKey};
 
 use super::contract::{self, CONTRACT_PACKAGE};
@@ -45,11 +47,18 @@ pub(super) struct Imports {
     pub(super) references: Vec<Reference>,
     pub(super) others: Vec<String>,
     pub(super) notes: Vec<String>,
+    /// The component exports an `async func`.
+    asynchronous: bool,
 }
 
 /// Reads the imports of a component's world. All imports that are not offered are named in one error.
-pub(super) fn read(resolve: &Resolve, world: WorldId) -> Result<Imports, InspectError> {
-    let mut imports = Imports::default();
+pub(super) fn read(
+    resolve: &Resolve,
+    world: WorldId,
+    types: &Types,
+    asynchronous: bool,
+) -> Result<Imports, InspectError> {
+    let mut imports = Imports { asynchronous, ..Imports::default() };
     let mut problems = Vec::new();
     for (key, item) in resolve.worlds.get(world).into_iter().flat_map(|world| &world.imports) {
         let name = resolve.name_world_key(key);
@@ -59,7 +68,7 @@ pub(super) fn read(resolve: &Resolve, world: WorldId) -> Result<Imports, Inspect
                 problems.push(ImportProblem::Unnamed(name));
             }
             (WorldItem::Interface { id, .. }, WorldKey::Interface(_)) => {
-                problems.extend(imports.add(resolve, name, *id)?);
+                problems.extend(imports.add(resolve, types, name, *id)?);
             }
         }
     }
@@ -70,6 +79,7 @@ impl Imports {
     fn add(
         &mut self,
         resolve: &Resolve,
+        types: &Types,
         name: String,
         id: InterfaceId,
     ) -> Result<Option<ImportProblem>, InspectError> {
@@ -77,7 +87,7 @@ impl Imports {
         let interface = resolve.interfaces.get(id).ok_or(TypeError::Unnamed)?;
         let is_resource = |ty| resolve.types.get(ty).is_some_and(|ty| ty.kind == TypeDefKind::Resource);
         let has_resources = interface.types.values().any(|ty| is_resource(*ty));
-        if interface.functions.is_empty() && !has_resources {
+        if !has_functions(types, &name) && !has_resources {
             // Types need nothing from the host, whoever's they are.
             return Ok(None);
         }
@@ -117,11 +127,17 @@ impl Imports {
         id: InterfaceId,
         derived: &DerivedImport,
     ) -> Result<Option<ImportProblem>, InspectError> {
-        // A component with asynchronous exports has been refused before: all that get here are synchronous (A4).
-        if derived.flavour == Flavour::Async {
+        // What has only synchronous exports would trap when it waits (decision A4).
+        if derived.flavour == Flavour::Async && !self.asynchronous {
             return Ok(Some(ImportProblem::Async(import_name)));
         }
         let interface = Interface::from_resolve(resolve, id)?;
+        let wanted = derived.flavour == Flavour::Async;
+        if let Some((function, _)) = interface.functions.iter().find(|(_, it)| it.is_async != wanted) {
+            let what = if wanted { "it must be an `async func`" } else { "it must be a plain `func`" };
+            let (function, what) = (function.clone(), what.to_owned());
+            return Err(DerivedShapeError { import: import_name, function, what }.into());
+        }
         let methods = interface
             .functions
             .iter()
@@ -136,6 +152,15 @@ impl Imports {
         });
         Ok(None)
     }
+}
+
+/// Whether the imported instance has functions. The decoded interface does not say it: it is the exported one too
+/// where a grain refers to grains of its own type, and then has the functions of the export.
+fn has_functions(types: &Types, import: &str) -> bool {
+    let item = types.as_ref().component_item_for_import(import).map(|item| &item.ty);
+    let Some(ComponentEntityType::Instance(id)) = item else { return true };
+    let Some(instance) = types.as_ref().get(*id) else { return true };
+    instance.exports.values().any(|item| matches!(item.ty, ComponentEntityType::Func(_)))
 }
 
 /// The derived interface of a grain interface: `acme:bank/account@1.0.0` gives `acme:bank-refs/account@1.0.0`.

@@ -21,6 +21,9 @@ pub(super) const MANIFEST_BYTES_MAX: usize = 16 << 10;
 /// The property that names the grain type.
 pub(super) const GRAIN_TYPE: &str = "grain-type";
 
+/// The property that lets the turns of one activation overlap.
+const REENTRANT: &str = "reentrant";
+
 /// The section format's version.
 const MANIFEST_VERSION: u64 = 1;
 
@@ -55,6 +58,11 @@ pub enum PropertyError {
     /// A value that its property does not allow.
     #[error("property `{name}`: {value:?} is not allowed, it is {expected}")]
     Value { name: String, value: String, expected: String },
+    /// Overlapping turns, asked of a component that waits within each call (decision A4).
+    #[error(
+        "property `{REENTRANT}`: the turns of this component cannot overlap, since all its functions are plain `func`s; remove the property, or set it to false"
+    )]
+    Reentrant,
 }
 
 impl PropertyError {
@@ -110,7 +118,7 @@ const RULES: &[(&str, Rule)] = &[
     ("keep-alive", Rule::Flag),
     ("placement-filter", Rule::Name),
     ("placement-strategy", Rule::OneOf(STRATEGIES)),
-    ("reentrant", Rule::Flag),
+    (REENTRANT, Rule::Flag),
     ("type-name", Rule::Name),
     ("unordered", Rule::Presence),
 ];
@@ -179,6 +187,16 @@ pub fn apply_properties(
 }
 
 pub(super) use apply_properties as apply;
+
+/// Whether turns may overlap. Those of a synchronous component cannot, and a property that could not have its effect
+/// is an error rather than a silent no.
+pub(super) fn reentrant(
+    properties: &BTreeMap<String, String>,
+    asynchronous: bool,
+) -> Result<bool, PropertyError> {
+    let wanted = properties.get(REENTRANT).is_some_and(|value| value == "true");
+    if wanted && !asynchronous { Err(PropertyError::Reentrant) } else { Ok(wanted) }
+}
 
 impl Rule {
     fn apply(&self, name: &str, value: &str, limits: &mut Limits) -> Result<(), PropertyError> {

@@ -1,10 +1,14 @@
 use std::fmt::Write as _;
 
 use super::*;
-use crate::testing::{WASI, component, dummy, with_section};
+use crate::testing::{WASI, component, dummy, dummy_async, with_section};
 
 fn error(bytes: &[u8]) -> String {
     inspect(bytes).unwrap_err().to_string()
+}
+
+fn overrides(key: &str, value: &str) -> BTreeMap<String, String> {
+    BTreeMap::from([(key.to_owned(), value.to_owned())])
 }
 
 fn world(items: &str) -> String {
@@ -115,7 +119,6 @@ fn what_a_grain_interface_may_not_hold_is_named() {
         ("interface a { resource r; f: func(); } world w { export a; }", "`r` is a resource"),
         ("world w { export f: func(); export g: func(); }", "functions `f`, `g` are exported by the world"),
         ("world w { export a: interface { f: func(); } }", "`a` is written inside the world"),
-        ("interface a { f: async func(); } world w { export a; }", "`f` is an `async func`"),
         ("interface a { f: func() -> stream<u8>; } world w { export a; }", "stream"),
         ("interface a { f: func() -> future<u8>; } world w { export a; }", "future"),
     ];
@@ -199,6 +202,11 @@ fn derived_imports_of_another_shape_are_refused() {
     let error3 =
         error(&derived("deposit: async func(to: grain-ref) -> result<u64, call-error>;", "account-async"));
     assert!(error3.contains("without `-async`"), "{error3}");
+    let derived = "deposit: func(to: grain-ref) -> result<u64, call-error>;";
+    let wit =
+        asynchronous_wit(&["account-async"]).replace(&format!("deposit: async {}", &derived[9..]), derived);
+    let error4 = error(&dummy_async(&wit));
+    assert!(error4.contains("account-async") && error4.contains("must be an `async func`"), "{error4}");
 }
 
 #[test]
@@ -244,10 +252,10 @@ fn a_component_that_starts_beyond_its_memory_limit_is_refused() {
 fn the_manifest_section_is_one_and_bounded() {
     let bytes = dummy(&world("export account;"));
     let section = |data: &[u8]| with_section(bytes.clone(), "granary-manifest", data);
-    let ok = br#"{"v":1,"placement-strategy":"prefer-local","reentrant":true,"own-word":7}"#;
+    let ok = br#"{"v":1,"placement-strategy":"prefer-local","reentrant":false,"own-word":7}"#;
     let inspection = inspect(&section(ok)).unwrap();
     assert_eq!(inspection.properties["placement-strategy"], "prefer-local");
-    assert_eq!(inspection.properties["reentrant"], "true");
+    assert_eq!(inspection.properties["reentrant"], "false");
     assert_eq!(inspection.properties["own-word"], "7");
     // The same twice is one statement.
     assert!(inspect(&with_section(section(ok), "granary-manifest", ok)).is_ok());
@@ -274,10 +282,91 @@ fn the_manifest_section_is_one_and_bounded() {
 #[test]
 fn a_deployment_overrides_properties() {
     let inspection = inspect(&dummy(&world("export account;"))).unwrap();
-    let overrides = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
     let info = inspection.class_info(&overrides("grain-type", "savings")).unwrap();
     assert_eq!(info.grain_type.as_str(), "savings");
     let info = inspection.class_info(&overrides("idle-duration", "90s")).unwrap();
     assert_eq!(info.limits.idle_age.unwrap().as_secs(), 90);
     assert!(inspection.class_info(&overrides("idle-duration", "soon")).is_err());
+}
+
+#[test]
+fn a_synchronous_component_cannot_be_reentrant_by_its_own_word_or_the_deployments() {
+    let bytes = dummy(&world("export account;"));
+    for manifest in [&br#"{"v":1,"reentrant":true}"#[..], br#"{"v":1,"reentrant":"true"}"#] {
+        let error = error(&with_section(bytes.clone(), "granary-manifest", manifest));
+        assert!(error.contains("`reentrant`") && error.contains("remove the property"), "{error}");
+    }
+    let inspection = inspect(&bytes).unwrap();
+    assert_eq!(inspection.class_info(&overrides("reentrant", "true")).unwrap_err(), PropertyError::Reentrant);
+    let info = inspection.class_info(&overrides("reentrant", "false")).unwrap();
+    assert!(!info.reentrant && !info.asynchronous);
+}
+
+/// A component with an `async func`, that calls accounts in these ways.
+fn asynchronous(imports: &[&str]) -> Vec<u8> {
+    dummy_async(&asynchronous_wit(imports))
+}
+
+fn asynchronous_wit(imports: &[&str]) -> String {
+    let imports: String =
+        imports.iter().map(|name| format!("import acme:bank-refs/{name}@1.0.0; ")).collect();
+    format!(
+        "package acme:x;
+        package acme:bank-refs@1.0.0 {{
+            interface account {{
+                use granary:grain/types@0.1.0.{{grain-ref, call-error}};
+                deposit: func(to: grain-ref) -> result<u64, call-error>;
+            }}
+            interface account-async {{
+                use granary:grain/types@0.1.0.{{grain-ref, call-error}};
+                deposit: async func(to: grain-ref) -> result<u64, call-error>;
+            }}
+        }}
+        interface x {{ f: async func() -> u64; g: func(); }}
+        world w {{ {imports} export x; }}"
+    )
+}
+
+#[test]
+fn a_component_with_an_async_func_needs_the_asynchronous_engine_and_may_be_reentrant() {
+    let bytes = asynchronous(&["account-async"]);
+    let inspection = inspect(&bytes).unwrap();
+    assert_eq!(inspection.engine(), EngineVariant::Asynchronous);
+    let info = inspection.class_info(&BTreeMap::new()).unwrap();
+    assert!(info.asynchronous && !info.reentrant, "overlapping turns are asked for");
+    assert_eq!(info.references[0].id, "acme:bank/account");
+    let inspection =
+        inspect(&with_section(bytes, "granary-manifest", br#"{"v":1,"reentrant":true}"#)).unwrap();
+    assert!(inspection.class_info(&BTreeMap::new()).unwrap().reentrant);
+    assert!(!inspection.class_info(&overrides("reentrant", "false")).unwrap().reentrant);
+    let report = serde_json::to_value(&inspection).unwrap();
+    assert_eq!((&report["asynchronous"], &report["reentrant"]), (&true.into(), &true.into()));
+}
+
+#[test]
+fn a_reentrant_component_that_waits_synchronously_is_warned() {
+    let bytes = asynchronous(&["account", "account-async"]);
+    let inspection = inspect(&bytes).unwrap();
+    assert_eq!(inspection.notes, [""; 0], "its turns do not overlap");
+    let info = inspection.class_info(&overrides("reentrant", "true")).unwrap();
+    let note = &inspection.notes_of(&info)[0];
+    assert!(note.contains("import acme:bank-refs/account-async@1.0.0 instead"), "{note}");
+    let own = inspect(&with_section(bytes, "granary-manifest", br#"{"v":1,"reentrant":true}"#)).unwrap();
+    assert_eq!(own.notes, [note.clone()]);
+    assert_eq!(own.notes_of(&info), [""; 0], "said once");
+}
+
+#[test]
+fn asynchronous_hooks_are_refused_by_name() {
+    let wit = "package acme:x; interface x { f: async func(); }
+        package granary:grain@0.1.0 { interface lifecycle {
+            enum deactivation-reason { shutting-down, idle, application-requested, migrating, duplicate, runtime-requested }
+            activate: async func() -> result<_, string>; deactivate: func(reason: deactivation-reason);
+        } }
+        world w { export x; export granary:grain/lifecycle@0.1.0; }";
+    let mut resolve = Resolve::default();
+    let package = resolve.push_source("t.wit", wit).unwrap();
+    let world = resolve.select_world(&[package], Some("w")).unwrap();
+    let error = error(&crate::testing::dummy_async_of(&resolve, world));
+    assert!(error.contains("`activate` is") && error.contains("async func"), "{error}");
 }

@@ -8,6 +8,7 @@ use crate::class::Class;
 use crate::testing::{FakeHost, WASI, class, class_with, component};
 
 mod calls;
+mod overlap;
 mod traps;
 
 /// An activation of a test component, called with JSON.

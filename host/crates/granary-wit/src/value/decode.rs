@@ -20,7 +20,11 @@ impl<'a> Decoder<'a> {
         self.bytes.len().saturating_sub(self.at)
     }
 
-    fn take(&mut self, wanted: usize) -> Result<&'a [u8], WireError> {
+    /// The next `wanted` bytes as they are.
+    ///
+    /// # Errors
+    /// See [`Decoder::bool`].
+    pub fn take(&mut self, wanted: usize) -> Result<&'a [u8], WireError> {
         let end = WireError::End { at: self.at, wanted, left: self.left() };
         let stop = self.at.checked_add(wanted).ok_or(end)?;
         let taken = self.bytes.get(self.at..stop).ok_or(end)?;
@@ -32,6 +36,12 @@ impl<'a> Decoder<'a> {
         let mut array = [0; N];
         array.copy_from_slice(self.take(N)?);
         Ok(array)
+    }
+
+    /// The bytes that are left.
+    #[must_use]
+    pub fn rest(&self) -> &'a [u8] {
+        self.bytes.get(self.at..).unwrap_or_default()
     }
 
     /// Checks that nothing is left.

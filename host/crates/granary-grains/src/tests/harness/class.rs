@@ -7,16 +7,29 @@ use std::sync::{Arc, Mutex};
 
 use granary_core::hosting::{
     ActivationHost, ActivationIdentity, BoxFuture, ClassError, ClassInfo, GrainClass, GrainInstance,
-    InterfaceInfo, LifecycleRequest, Limits, MethodInfo, MethodRef, OutgoingCall, TextFormat, TrapKind, Turn,
-    TurnContext, TurnFailure,
+    InterfaceInfo, LifecycleRequest, Limits, MethodInfo, MethodRef, OutgoingCall, Overlap, OverlappingTurns,
+    TextFormat, TrapKind, Turn, TurnContext, TurnFailure,
 };
 use granary_core::id::{ActivationId, Digest, GrainId, GrainType};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, mpsc};
 
 use super::{INTERFACE, grain, hash, method};
 
-const METHODS: [&str; 12] =
-    ["add", "get", "trap", "bad", "wait", "call", "send", "write", "read", "stop", "move", "calls-self"];
+const METHODS: [&str; 13] = [
+    "add",
+    "get",
+    "trap",
+    "bad",
+    "wait",
+    "call",
+    "wait-call",
+    "send",
+    "write",
+    "read",
+    "stop",
+    "move",
+    "calls-self",
+];
 
 /// What all instances of a cluster do, and what they did.
 #[derive(Default)]
@@ -136,10 +149,10 @@ impl GrainClass for Class {
         &self,
         host: Arc<dyn ActivationHost>,
     ) -> BoxFuture<'_, Result<Box<dyn GrainInstance>, TurnFailure>> {
-        let behaviour = Arc::clone(&self.behaviour);
+        let (behaviour, reentrant) = (Arc::clone(&self.behaviour), self.info.reentrant);
         Box::pin(async move {
             behaviour.lifecycle("instantiate").await?;
-            let instance = Instance { host, behaviour, value: 0, etag: None };
+            let instance = Instance { host, behaviour, reentrant, value: 0, etag: None };
             Ok(Box::new(instance) as Box<dyn GrainInstance>)
         })
     }
@@ -152,6 +165,7 @@ pub(crate) fn number(bytes: &[u8]) -> u64 {
 struct Instance {
     host: Arc<dyn ActivationHost>,
     behaviour: Arc<Behaviour>,
+    reentrant: bool,
     value: u64,
     etag: Option<String>,
 }
@@ -175,7 +189,10 @@ impl Instance {
             "trap" => return Err(trap("the guest panicked")),
             "bad" => return Err(TurnFailure::BadRequest("these are no arguments".to_owned())),
             "wait" => self.behaviour.pass().await,
-            "call" | "send" | "calls-self" => {
+            "call" | "wait-call" | "send" | "calls-self" => {
+                if name == "wait-call" {
+                    self.behaviour.pass().await;
+                }
                 // "grain method": calls it without arguments, or with a call to itself further on.
                 let text = text();
                 let (to, rest) = text.split_once(' ').unwrap();
@@ -238,7 +255,45 @@ impl Instance {
     }
 }
 
+/// Overlapping turns, each with a value of its own.
+struct Beside {
+    host: Arc<dyn ActivationHost>,
+    behaviour: Arc<Behaviour>,
+    /// Tells the driver of a trap, and, when all are dropped, that no turn is left.
+    trapped: mpsc::UnboundedSender<TurnFailure>,
+}
+
+impl OverlappingTurns for Beside {
+    fn start(
+        &self,
+        method: MethodRef,
+        args: Vec<u8>,
+        context: TurnContext,
+    ) -> BoxFuture<'static, Result<Vec<u8>, TurnFailure>> {
+        let (host, behaviour) = (Arc::clone(&self.host), Arc::clone(&self.behaviour));
+        let trapped = self.trapped.clone();
+        Box::pin(async move {
+            let mut turn = Instance { host, behaviour, reentrant: true, value: 0, etag: None };
+            let result = turn.run(Turn::Invoke { method, args }, context).await;
+            if let Err(failure @ TurnFailure::Trapped { .. }) = &result {
+                let _ = trapped.send(failure.clone());
+            }
+            result
+        })
+    }
+}
+
 impl GrainInstance for Instance {
+    fn overlap(&mut self) -> Option<Overlap<'_>> {
+        if !self.reentrant {
+            return None;
+        }
+        let (trapped, mut traps) = mpsc::unbounded_channel();
+        let turns = Beside { host: Arc::clone(&self.host), behaviour: Arc::clone(&self.behaviour), trapped };
+        let driver = Box::pin(async move { traps.recv().await.map_or(Ok(()), Err) });
+        Some(Overlap { turns: Arc::new(turns), driver })
+    }
+
     fn turn(&mut self, turn: Turn, context: TurnContext) -> BoxFuture<'_, Result<Vec<u8>, TurnFailure>> {
         Box::pin(async move {
             // Only the turns of running activations exclude each other; a frozen target may restore beside its source.

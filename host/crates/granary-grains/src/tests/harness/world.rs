@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use granary_core::deadlock::DeadlockMessage;
 use granary_core::directory::GrainAddress;
 use granary_core::hosting::{ActivationIdentity, BoxFuture, CallError, GrainClass, LogLevel};
 use granary_core::id::{ActivationId, Digest, GrainId, GrainType, SiloAddress};
@@ -229,6 +230,12 @@ impl Peers for FakePeers {
             }
             Ok(reply)
         })
+    }
+
+    fn tell(&self, to: SiloAddress, message: DeadlockMessage) {
+        if let Ok(target) = self.target(to) {
+            target.handle_deadlock(message);
+        }
     }
 
     fn migrate(
