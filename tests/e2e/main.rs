@@ -12,7 +12,6 @@ mod bad_components;
 mod bad_requests;
 mod bank;
 mod concurrent;
-mod denied;
 mod evil;
 mod first_steps;
 mod hostile_input;
