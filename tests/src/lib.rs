@@ -13,6 +13,7 @@
 
 mod cli;
 mod http;
+pub mod input;
 mod silo;
 
 use std::fmt::Debug;
