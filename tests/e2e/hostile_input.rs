@@ -4,7 +4,10 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use granary_tests::{Cluster, Silo};
+use granary_tests::{Cluster, Silo, input};
+
+/// Changed requests for each port.
+const CHANGED_REQUESTS: u64 = 400;
 
 /// What hostile connections may add to a silo's memory.
 const GROWTH_BYTES_MAX: u64 = 16 << 20;
@@ -116,4 +119,59 @@ fn half_open_and_idle_connections_are_closed() {
         });
     });
     assert_quiet(&silo, 2);
+}
+
+/// Valid requests to the edges, and a valid first word to a silo of another cluster.
+fn requests() -> Vec<Vec<u8>> {
+    let close = "host: x\r\nconnection: close\r\n";
+    let post = |path: &str, headers: &str, body: &str| {
+        let length = body.len();
+        format!("POST {path} HTTP/1.1\r\n{close}{headers}content-length: {length}\r\n\r\n{body}").into_bytes()
+    };
+    vec![
+        post("/v1/grains/counter/a/increment", "content-type: application/json\r\n", "[0]"),
+        post("/v1/grains/counter/a%2Fb/increment", "granary-timeout-ms: 500\r\n", r#"{"by": 0}"#),
+        post("/v1/deployments?name=x.wasm", "content-type: application/wasm\r\n", "\0asm\r\0\u{1}\0"),
+        format!("POST /v1/grains/counter/a/get HTTP/1.1\r\n{close}transfer-encoding: chunked\r\n\r\n2\r\n[]\r\n0\r\n\r\n")
+            .into_bytes(),
+        format!("GET /v1/activations HTTP/1.1\r\n{close}traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01\r\n\r\n")
+            .into_bytes(),
+        format!("GET /metrics HTTP/1.1\r\n{close}\r\n").into_bytes(),
+        b"\x1e\0\0\0\x11GRNY\x01\x01\x01c\0\x0a\0\0\x01\xd8\x36\x0a\x03one\0\x0a\0\0\x01\xd9\x36\x0c\x02".to_vec(),
+    ]
+}
+
+/// P15: each is answered, or its connection is closed, in time.
+#[test]
+fn changed_requests_are_answered_or_closed() {
+    let cluster = Cluster::new();
+    let silo = silo_with_counter(&cluster);
+    let samples = requests();
+    for port in ports(&silo) {
+        let (mut answered, mut server_errors, mut slowest) = (0, 0, Duration::ZERO);
+        for seed in 0..CHANGED_REQUESTS {
+            let request = input::generate(&samples, seed);
+            let mut stream = TcpStream::connect(port).unwrap();
+            let since = Instant::now();
+            stream.set_read_timeout(Some(CLOSED_WITHIN + Duration::from_secs(2))).unwrap();
+            let _ = stream.write_all(&request);
+            let _ = stream.shutdown(std::net::Shutdown::Write);
+            let mut answer = Vec::new();
+            match stream.read_to_end(&mut answer) {
+                Ok(_) => {}
+                Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {}
+                Err(error) => panic!("{port}, seed {seed}: open after {:?}: {error}", since.elapsed()),
+            }
+            slowest = slowest.max(since.elapsed());
+            answered += u32::from(!answer.is_empty());
+            server_errors += u32::from(answer.starts_with(b"HTTP/1.1 500"));
+        }
+        println!(
+            "{port}: {CHANGED_REQUESTS} requests, {answered} answered, {server_errors} with 500, slowest {slowest:.1?}"
+        );
+        assert!(slowest <= CLOSED_WITHIN, "{port}: {slowest:?}");
+        assert_eq!(server_errors, 0, "{port}");
+    }
+    assert_eq!(silo.cli(&["call", "counter/a", "increment", "0"]).ok(), "0");
+    assert!(!silo.log().contains("panicked at"), "the host panicked");
 }

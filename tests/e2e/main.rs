@@ -17,6 +17,7 @@ mod first_steps;
 mod hostile_input;
 mod manifest;
 mod migrate;
+mod neighbours;
 mod new_project;
 mod security;
 mod silo_life;

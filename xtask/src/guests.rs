@@ -15,7 +15,8 @@ use crate::workspace::{self, Package};
 use crate::{process, report};
 
 /// Every guest package. Its component is named after it.
-const GUESTS: [&str; 7] = ["account", "counter", "evil", "mismatch", "transfer", "values", "walker"];
+const GUESTS: [&str; 8] =
+    ["account", "counter", "evil", "evil-life", "mismatch", "transfer", "values", "walker"];
 /// The folders whose packages are guests.
 const GUEST_FOLDERS: [&str; 2] = ["examples", "tests/guests"];
 /// The target that guests are compiled for.
