@@ -56,15 +56,14 @@ async fn compile_sample(accepted: &[Vec<u8>]) {
         command,
     };
     let engine = WasmEngine::new(&EngineConfig::default()).unwrap();
-    let compiler = Compiler::open(engine.clone(), &config).unwrap();
+    let compiler = Compiler::open(&engine, &config).unwrap();
     let (mut linked, mut refused) = (0, 0);
     for bytes in accepted.iter().step_by((accepted.len() / COMPILE_SAMPLE).max(1)) {
-        let outcome = match compiler.compile(bytes).await {
-            Ok(component) => {
-                Class::new(engine.clone(), &inspect(bytes).unwrap(), &component, &BTreeMap::new())
-                    .map(|_| ())
-                    .map_err(|error| error.to_string())
-            }
+        let inspection = inspect(bytes).unwrap();
+        let outcome = match compiler.compile(bytes, inspection.engine()).await {
+            Ok(component) => Class::new(engine.clone(), &inspection, &component, &BTreeMap::new())
+                .map(|_| ())
+                .map_err(|error| error.to_string()),
             Err(error) => Err(error.to_string()),
         };
         match outcome {
