@@ -6,7 +6,7 @@ use std::task::Poll;
 
 /// Awaits all futures at once, and gives their results in the same order. Calls of other grains are under way together:
 ///
-/// ```ignore
+/// ```text
 /// let accounts: Vec<AccountRef> = …;
 /// let balances = join_all(accounts.iter().map(|account| async { account.concurrent().balance().await })).await;
 /// ```
@@ -125,7 +125,7 @@ mod tests {
         let mut grain = 1;
         let seen = shared(&mut grain, async |this: Shared<i32>| {
             this.with(|grain| *grain += 1);
-            this.clone().with(|grain| *grain)
+            this.with(|grain| *grain)
         });
         assert_eq!((seen, grain), (2, 2));
     }

@@ -3,9 +3,12 @@
 mod build;
 mod call;
 mod client;
+mod completions;
 mod demo;
 mod deploy;
 mod describe;
+mod dev;
+mod doctor;
 mod drain;
 mod inspect;
 mod list;
@@ -13,8 +16,10 @@ mod logs;
 mod manifest;
 mod migrate;
 mod new;
+mod openapi;
 mod output;
 mod silo;
+mod top;
 mod wit;
 
 use std::process::ExitCode;
@@ -46,6 +51,8 @@ enum Verb {
     New(new::NewArgs),
     /// Build the grain project in this folder, and check the component.
     Build(build::BuildArgs),
+    /// Build, deploy and watch a grain project: the way to work on it.
+    Dev(dev::DevArgs),
     /// Show what a component is, without a silo.
     Inspect(inspect::InspectArgs),
     /// Deploy a component to a running cluster.
@@ -64,10 +71,18 @@ enum Verb {
     Drain(drain::DrainArgs),
     /// Show what a grain logged.
     Logs(logs::LogsArgs),
+    /// Show what silos and grain types do, live.
+    Top(top::TopArgs),
+    /// Print the HTTP API of the deployed grains as OpenAPI 3.1.
+    Openapi(openapi::OpenapiArgs),
     /// Show the manifests of the cluster, or hash one.
     Manifest(manifest::ManifestArgs),
     /// Work with WIT contracts.
     Wit(wit::WitArgs),
+    /// Look at this machine as a silo would, and say what to change.
+    Doctor(doctor::DoctorArgs),
+    /// Print a script that completes verbs and flags in a shell.
+    Completions(completions::CompletionsArgs),
     /// Show Granary at work: two silos, a migration, a crash.
     Demo(demo::DemoArgs),
     /// Compile a component in this process; what a silo runs as its bounded child.
@@ -140,6 +155,7 @@ impl Cli {
             Verb::Silo(args) => silo::run(*args),
             Verb::New(args) => new::run(&args),
             Verb::Build(args) => build::run(&args),
+            Verb::Dev(args) => dev::run(&args),
             Verb::Inspect(args) => inspect::run(&args),
             Verb::Deploy(args) => deploy::run(&args),
             Verb::Undeploy(args) => deploy::undeploy(&args),
@@ -149,8 +165,12 @@ impl Cli {
             Verb::Migrate(args) => migrate::run(&args),
             Verb::Drain(args) => drain::run(&args),
             Verb::Logs(args) => logs::run(&args),
+            Verb::Top(args) => top::run(&args),
+            Verb::Openapi(args) => openapi::run(&args),
             Verb::Manifest(args) => manifest::run(&args),
             Verb::Wit(args) => wit::run(&args),
+            Verb::Doctor(args) => doctor::run(&args),
+            Verb::Completions(args) => completions::run(&args),
             Verb::Demo(args) => demo::run(&args),
             Verb::CompileComponent => return granary_wasm::artifact::child_main(),
         };

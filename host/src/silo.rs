@@ -13,8 +13,10 @@ mod logs;
 mod manifests;
 mod membership;
 mod metrics;
+mod openapi;
 mod parts;
 mod peers;
+mod process;
 mod start;
 mod types;
 

@@ -4,7 +4,7 @@ use granary_tests::{Cluster, Silo};
 use serde_json::{Value, json};
 
 /// Values as they are written, by `docs/json.md`: what comes back has to be the same text.
-fn cases() -> [Value; 3] {
+pub(crate) fn cases() -> [Value; 3] {
     let empty = json!({
         "truth": false,
         "numbers": {
@@ -41,6 +41,16 @@ fn cases() -> [Value; 3] {
     middle["words"] = json!(vec!["word"; 5_000]);
     [empty, extreme, middle]
 }
+
+/// One value of all types, in WAVE.
+pub(crate) const LINE: &str = "{truth: true, numbers: {u8s: (0, 255), s8s: (-128, 127), u16s: (0, 65535), s16s: (-32768, 32767), \
+    u32s: (0, 4294967295), s32s: (-2147483648, 2147483647), u64s: (0, 18446744073709551615), \
+    s64s: (-9223372036854775808, 9223372036854775807), f32s: [0.1, nan, inf, -inf, -0], \
+    f64s: [0.1, nan, inf, -inf, -0]}, letter: '\\u{10ffff}', text: \"two\\nlines and 🌾\", \
+    bytes: [0, 1, 255], words: [\"\", \"a\"], points: [{x: -1}, {x: 1, label: some(\"l\")}], \
+    maybe: some(1), nested: some(none), outcome: err(\"no\"), bare: ok, shape: path([{x: 2}]), \
+    shapes: [dot, circle(-0.5), named(\"n\")], colour: blue, rights: {read, share}, \
+    many-flags: {f0, f31}, pair: (255, \"x\"), table: [[], [[1, 2]]]}";
 
 fn call(silo: &Silo, key: &str, method: &str, arguments: &Value) -> Value {
     silo.gateway().call(&format!("values/{key}"), method, arguments).unwrap().ok()
@@ -110,15 +120,7 @@ fn every_type_of_value_is_the_same_on_the_command_line() {
     let cluster = Cluster::new();
     let silo = cluster.start("silo-1");
     silo.deploy(&["values"]);
-    let value = "{truth: true, numbers: {u8s: (0, 255), s8s: (-128, 127), u16s: (0, 65535), s16s: (-32768, 32767), \
-                 u32s: (0, 4294967295), s32s: (-2147483648, 2147483647), u64s: (0, 18446744073709551615), \
-                 s64s: (-9223372036854775808, 9223372036854775807), f32s: [0.1, nan, inf, -inf, -0], \
-                 f64s: [0.1, nan, inf, -inf, -0]}, letter: '\\u{10ffff}', text: \"two\\nlines and 🌾\", \
-                 bytes: [0, 1, 255], words: [\"\", \"a\"], points: [{x: -1}, {x: 1, label: some(\"l\")}], \
-                 maybe: some(1), nested: some(none), outcome: err(\"no\"), bare: ok, shape: path([{x: 2}]), \
-                 shapes: [dot, circle(-0.5), named(\"n\")], colour: blue, rights: {read, share}, \
-                 many-flags: {f0, f31}, pair: (255, \"x\"), table: [[], [[1, 2]]]}";
-    let written = silo.cli(&["call", "values/a", "whole", value]);
+    let written = silo.cli(&["call", "values/a", "whole", LINE]);
     let written = written.ok().to_owned();
     // What is printed can be given again, and then is printed the same.
     assert_eq!(silo.cli(&["call", "values/a", "whole", &written]).ok(), written);

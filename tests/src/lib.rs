@@ -14,6 +14,7 @@
 mod cli;
 mod http;
 pub mod input;
+mod schema;
 mod silo;
 
 use std::fmt::Debug;
@@ -22,6 +23,7 @@ use std::time::{Duration, Instant};
 
 pub use cli::{CliOutput, cli, cli_in};
 pub use http::{Answer, Http};
+pub use schema::validate;
 pub use silo::{Cluster, Silo};
 
 /// The root of the repository.

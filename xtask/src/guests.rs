@@ -15,10 +15,22 @@ use crate::workspace::{self, Package};
 use crate::{process, report};
 
 /// Every guest package. Its component is named after it.
-const GUESTS: [&str; 8] =
-    ["account", "counter", "evil", "evil-life", "mismatch", "transfer", "values", "walker"];
+const GUESTS: [&str; 10] = [
+    "account",
+    "counter",
+    "evil",
+    "evil-life",
+    "mismatch",
+    "presence-game",
+    "presence-player",
+    "transfer",
+    "values",
+    "walker",
+];
 /// The folders whose packages are guests.
 const GUEST_FOLDERS: [&str; 2] = ["examples", "tests/guests"];
+/// Packages that lie there and are no guests: programs of the examples.
+const PROGRAMS: [&str; 1] = ["presence-client"];
 /// The target that guests are compiled for.
 const TARGET: &str = "wasm32-wasip2";
 /// The profile that guests are compiled with.
@@ -63,6 +75,7 @@ pub(crate) fn build(only: Option<&str>) -> Result<PathBuf> {
 fn found<'a>(root: &Path, packages: &'a [Package]) -> BTreeSet<&'a str> {
     packages
         .iter()
+        .filter(|package| !PROGRAMS.contains(&package.name.as_str()))
         .filter(|package| GUEST_FOLDERS.iter().any(|folder| package.folder.starts_with(root.join(folder))))
         .map(|package| package.name.as_str())
         .collect()
@@ -116,6 +129,7 @@ mod tests {
         let packages = [
             package("counter", "/r/examples/counter"),
             package("granary-core", "/r/host/crates/granary-core"),
+            package("presence-client", "/r/examples/presence/client"),
         ];
         assert_eq!(found(Path::new("/r"), &packages), BTreeSet::from(["counter"]));
     }

@@ -21,7 +21,7 @@ use crate::report;
 pub(crate) struct Options {
     /// Where the `wasm32-wasip2` target comes from when it is missing.
     pub(crate) wasip2: Source,
-    /// Whether the test runner is needed.
+    /// Whether the test runner is needed, and the languages that tests build grains in.
     pub(crate) test_runner: bool,
 }
 
@@ -38,6 +38,8 @@ pub(crate) fn run(options: Options) -> Result<()> {
     wasip2::ensure(&toolchain, options.wasip2)?;
     if options.test_runner {
         ensure(&tools::TEST_RUNNER)?;
+        ensure(&tools::NODE)?;
+        ensure(&tools::PYTHON)?;
     }
     report::line(format_args!("set-up: complete after {}", report::seconds(started.elapsed())));
     Ok(())

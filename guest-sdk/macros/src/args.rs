@@ -153,19 +153,19 @@ impl Args {
     }
 }
 
-fn value(input: ParseStream<'_>) -> Result<LitStr, Error> {
+pub(crate) fn value(input: ParseStream<'_>) -> Result<LitStr, Error> {
     input.parse::<Token![=]>()?;
     input.parse()
 }
 
-fn list(input: ParseStream<'_>) -> Result<Vec<LitStr>, Error> {
+pub(crate) fn list(input: ParseStream<'_>) -> Result<Vec<LitStr>, Error> {
     input.parse::<Token![=]>()?;
     let content;
     bracketed!(content in input);
     Ok(Punctuated::<LitStr, Token![,]>::parse_terminated(&content)?.into_iter().collect())
 }
 
-fn module(name: &LitStr) -> Result<Ident, Error> {
+pub(crate) fn module(name: &LitStr) -> Result<Ident, Error> {
     name.parse().map_err(|_| Error::new(name.span(), format!("{:?} is no name for a module", name.value())))
 }
 

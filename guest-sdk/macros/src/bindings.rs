@@ -10,11 +10,9 @@ use wit_bindgen_core::{Files, WorldGenerator as _};
 use wit_bindgen_rust::{Opts, WithOption};
 use wit_parser::InterfaceId;
 
-use crate::args::Args;
 use crate::contract::Contract;
 use crate::names::{Names, is_granary_types};
-
-const PRIVATE: &str = "::granary_guest::__private";
+use crate::sdk::Sdk;
 
 /// The items of the module of bindings, and the imported functions found in them.
 pub(crate) struct Bindings {
@@ -24,14 +22,14 @@ pub(crate) struct Bindings {
 }
 
 /// Generates the bindings.
-pub(crate) fn generate(contract: &Contract, args: &Args) -> Result<Bindings, Error> {
-    let span = args.interfaces.first().map_or_else(Span::call_site, syn::LitStr::span);
+pub(crate) fn generate(contract: &Contract, interfaces: &[syn::LitStr]) -> Result<Bindings, Error> {
+    let span = interfaces.first().map_or_else(Span::call_site, syn::LitStr::span);
     let source = source(contract)
         .map_err(|message| Error::new(span, format!("no bindings can be generated: {message}")))?;
     let mut file: syn::File = syn::parse_str(&source).map_err(|error| {
         Error::new(span, format!("the generated bindings are no Rust, which is a defect of the SDK: {error}"))
     })?;
-    serialisable(&mut file.items);
+    serialisable(&mut file.items, contract.sdk);
     without_docs_of_macros(&mut file.items);
     let names = Names::new(contract);
     let mut functions = HashMap::new();
@@ -61,23 +59,26 @@ impl Bindings {
 }
 
 fn source(contract: &Contract) -> Result<String, String> {
+    let sdk = contract.sdk.path();
+    let private = format!("{sdk}::__private");
     let mut options = Opts {
         generate_all: true,
         generate_unused_types: true,
-        merge_structurally_equal_types: Some(Some(true)),
-        runtime_path: Some(format!("{PRIVATE}::wit_bindgen::rt")),
-        bitflags_path: Some(format!("{PRIVATE}::bitflags")),
+        // A grain has each of its types in both directions.
+        merge_structurally_equal_types: Some(Some(contract.sdk == Sdk::Guest)),
+        runtime_path: Some(format!("{private}::wit_bindgen::rt")),
+        bitflags_path: Some(format!("{private}::bitflags")),
         additional_derive_attributes: vec![
             "PartialEq".to_owned(),
-            format!("{PRIVATE}::serde::Serialize"),
-            format!("{PRIVATE}::serde::Deserialize"),
+            format!("{private}::serde::Serialize"),
+            format!("{private}::serde::Deserialize"),
         ],
         ..Opts::default()
     };
     // Asking for types that the world does not use is an error of the generator.
     if Names::new(contract).imported().any(|id| is_granary_types(&contract.resolve, id)) {
         let types = format!("granary:grain/types@{GRAIN_VERSION}");
-        options.with.push((types, WithOption::Path("::granary_guest::types".to_owned())));
+        options.with.push((types, WithOption::Path(format!("{sdk}::types"))));
     }
     let mut files = Files::default();
     let mut resolve = contract.resolve.clone();
@@ -109,16 +110,16 @@ fn without_docs_of_macros(items: &mut [Item]) {
 }
 
 /// Tells serde's derives where serde is, and writes by hand what they cannot do: flags.
-fn serialisable(items: &mut Vec<Item>) {
+fn serialisable(items: &mut Vec<Item>, sdk: Sdk) {
     let mut added = Vec::new();
     for item in items.iter_mut() {
         match item {
-            Item::Struct(item) if derives_serde(&item.attrs) => item.attrs.push(serde_crate()),
-            Item::Enum(item) if derives_serde(&item.attrs) => item.attrs.push(serde_crate()),
-            Item::Mod(ItemMod { content: Some((_, inner)), .. }) => serialisable(inner),
+            Item::Struct(item) if derives_serde(&item.attrs) => item.attrs.push(serde_crate(sdk)),
+            Item::Enum(item) if derives_serde(&item.attrs) => item.attrs.push(serde_crate(sdk)),
+            Item::Mod(ItemMod { content: Some((_, inner)), .. }) => serialisable(inner, sdk),
             Item::Macro(item) if item.mac.path.segments.last().is_some_and(|it| it.ident == "bitflags") => {
                 added.extend(
-                    flags_name(item.mac.tokens.clone()).into_iter().flat_map(|name| flags_impls(&name)),
+                    flags_name(item.mac.tokens.clone()).into_iter().flat_map(|name| flags_impls(&name, sdk)),
                 );
             }
             _ => {}
@@ -134,8 +135,8 @@ fn derives_serde(attributes: &[syn::Attribute]) -> bool {
     })
 }
 
-fn serde_crate() -> syn::Attribute {
-    let path = format!("{PRIVATE}::serde");
+fn serde_crate(sdk: Sdk) -> syn::Attribute {
+    let path = format!("{}::__private::serde", sdk.path());
     parse_quote!(#[serde(crate = #path)])
 }
 
@@ -149,25 +150,26 @@ fn flags_name(tokens: proc_macro2::TokenStream) -> Option<Ident> {
     }
 }
 
-fn flags_impls(name: &Ident) -> [Item; 2] {
+fn flags_impls(name: &Ident, sdk: Sdk) -> [Item; 2] {
+    let sdk = sdk.tokens();
     [
         parse_quote! {
-            impl ::granary_guest::__private::serde::Serialize for #name {
-                fn serialize<S: ::granary_guest::__private::serde::Serializer>(
+            impl #sdk::__private::serde::Serialize for #name {
+                fn serialize<S: #sdk::__private::serde::Serializer>(
                     &self,
                     serializer: S,
                 ) -> ::core::result::Result<S::Ok, S::Error> {
-                    ::granary_guest::__private::serde::Serialize::serialize(&self.bits(), serializer)
+                    #sdk::__private::serde::Serialize::serialize(&self.bits(), serializer)
                 }
             }
         },
         parse_quote! {
-            impl<'de> ::granary_guest::__private::serde::Deserialize<'de> for #name {
-                fn deserialize<D: ::granary_guest::__private::serde::Deserializer<'de>>(
+            impl<'de> #sdk::__private::serde::Deserialize<'de> for #name {
+                fn deserialize<D: #sdk::__private::serde::Deserializer<'de>>(
                     deserializer: D,
                 ) -> ::core::result::Result<Self, D::Error> {
-                    let bits = ::granary_guest::__private::serde::Deserialize::deserialize(deserializer)?;
-                    ::granary_guest::__private::flags_from_bits(Self::from_bits(bits))
+                    let bits = #sdk::__private::serde::Deserialize::deserialize(deserializer)?;
+                    #sdk::__private::flags_from_bits(Self::from_bits(bits))
                 }
             }
         },

@@ -11,6 +11,8 @@ use syn::{Error, LitStr};
 use wit_parser::{Function, FunctionKind, InterfaceId, PackageId, PackageName, Resolve, WorldId};
 
 use crate::args::Args;
+use crate::client::ClientArgs;
+use crate::sdk::Sdk;
 
 /// Where the contract lies when the user does not say.
 const WIT_DIR: &str = "wit";
@@ -36,6 +38,7 @@ impl Reference {
 
 /// Everything that code is generated from.
 pub(crate) struct Contract {
+    pub(crate) sdk: Sdk,
     pub(crate) resolve: Resolve,
     pub(crate) world: WorldId,
     pub(crate) exports: Vec<InterfaceId>,
@@ -70,12 +73,50 @@ impl Contract {
             (None, None) => return Err(Error::new(span, "a grain needs an interface")),
         };
         let text = world_text(&resolve, &exports, &refs, args);
-        let world = resolve
-            .push_source("granary-component.wit", &text)
-            .and_then(|package| resolve.select_world(&[package], None))
-            .map_err(|error| Error::new(span, resolve.render_error(&error)))?;
-        Ok(Self { resolve, world, exports, refs, files, grain_type })
+        let world = push_world(&mut resolve, &text, span)?;
+        Ok(Self { sdk: Sdk::Guest, resolve, world, exports, refs, files, grain_type })
     }
+
+    /// Reads the WIT files for a program outside the cluster: a world that imports the interfaces, of which only the
+    /// types are used.
+    pub(crate) fn for_client(args: &ClientArgs) -> Result<Self, Error> {
+        let span = args.wit.as_ref().map_or_else(Span::call_site, LitStr::span);
+        let dir = args.wit.as_ref().map_or_else(|| WIT_DIR.to_owned(), LitStr::value);
+        let (mut resolve, main, files) = read(&dir).map_err(|message| Error::new(span, message))?;
+        let interfaces = if args.interfaces.is_empty() {
+            let own = own_interfaces(&resolve, main);
+            own.iter().try_for_each(|id| check(&resolve, *id, span))?;
+            own
+        } else {
+            let named = args.interfaces.iter().map(|name| interface(&resolve, main, name, &dir));
+            named.collect::<Result<Vec<_>, Error>>()?
+        };
+        if interfaces.is_empty() {
+            return Err(Error::new(span, format!("there is nothing to call; {}", found(&resolve, &dir))));
+        }
+        let mut text = format!("package {WORLD_PACKAGE};\nworld client {{\n");
+        for interface in &interfaces {
+            let _ = writeln!(text, "import {};", escaped(&resolve, *interface));
+        }
+        text.push_str("}\n");
+        let world = push_world(&mut resolve, &text, span)?;
+        let (exports, refs) = (Vec::new(), Vec::new());
+        Ok(Self { sdk: Sdk::Client, resolve, world, exports, refs, files, grain_type: String::new() })
+    }
+}
+
+fn push_world(resolve: &mut Resolve, text: &str, span: Span) -> Result<WorldId, Error> {
+    resolve
+        .push_source("granary-component.wit", text)
+        .and_then(|package| resolve.select_world(&[package], None))
+        .map_err(|error| Error::new(span, resolve.render_error(&error)))
+}
+
+/// The grain interfaces of the main package.
+fn own_interfaces(resolve: &Resolve, main: PackageId) -> Vec<InterfaceId> {
+    grain_interfaces(resolve)
+        .filter(|id| resolve.interfaces.get(*id).is_some_and(|it| it.package == Some(main)))
+        .collect()
 }
 
 /// The packages under a folder, and Granary's own, which the folder may hold too.
@@ -123,9 +164,7 @@ fn exports(resolve: &Resolve, main: PackageId, args: &Args, dir: &str) -> Result
     if !args.interfaces.is_empty() {
         return args.interfaces.iter().map(|name| interface(resolve, main, name, dir)).collect();
     }
-    let own: Vec<InterfaceId> = grain_interfaces(resolve)
-        .filter(|id| resolve.interfaces.get(*id).is_some_and(|it| it.package == Some(main)))
-        .collect();
+    let own = own_interfaces(resolve, main);
     match own.as_slice() {
         [only] => {
             check(resolve, *only, Span::call_site())?;

@@ -1,5 +1,7 @@
 //! Writes what `#[grain]` adds beside the struct: the module `contract`, and the grain's side of it.
 
+mod client;
+mod client_types;
 mod component;
 mod interface;
 mod reference;
@@ -14,6 +16,8 @@ use crate::contract::Contract;
 use crate::emit::interface::Facade;
 use crate::fields::StateField;
 use crate::names::Names;
+
+pub(crate) use client::client;
 
 /// Lints that generated code need not keep; `unsafe` is the binding generator's.
 pub(crate) fn allow_all() -> TokenStream {
@@ -47,7 +51,7 @@ pub(crate) fn grain(
     manifest: &str,
 ) -> Result<TokenStream, Error> {
     let names = Names::new(contract);
-    let facades = interface::facades(contract, args, &names);
+    let facades = interface::facades(contract, args.reentrant.is_some(), &names);
     let mut modules = Vec::new();
     for facade in &facades {
         let module = &facade.module;

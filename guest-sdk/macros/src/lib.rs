@@ -7,11 +7,13 @@
 
 mod args;
 mod bindings;
+mod client;
 mod contract;
 mod emit;
 mod fields;
 mod manifest;
 mod names;
+mod sdk;
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -35,6 +37,12 @@ fn expand(
     let args: args::Args = syn::parse2(attribute)?;
     let contract = contract::Contract::load(&args)?;
     let manifest = manifest::json(&args, &contract)?;
-    let bindings = bindings::generate(&contract, &args)?;
+    let bindings = bindings::generate(&contract, &args.interfaces)?;
     emit::grain(&args, &contract, bindings, item, state, &manifest)
+}
+
+/// Types and references for programs outside the cluster; documented at `granary_client::contract`.
+#[proc_macro]
+pub fn client_contract(input: proc_macro::TokenStream) -> proc_macro::TokenStream {
+    client::expand(input.into()).unwrap_or_else(syn::Error::into_compile_error).into()
 }

@@ -10,6 +10,7 @@ use wit_bindgen_rust::to_rust_ident;
 use wit_parser::{InterfaceId, Resolve, Type, TypeDefKind, TypeId, TypeOwner, WorldItem, WorldKey};
 
 use crate::contract::Contract;
+use crate::sdk::Sdk;
 
 /// A name in Rust's snake case.
 pub(crate) fn snake(name: &str) -> Ident {
@@ -28,6 +29,7 @@ pub(crate) fn camel(name: &str) -> Ident {
 
 /// Writes types of the contract as owned Rust types.
 pub(crate) struct Names<'a> {
+    sdk: Sdk,
     resolve: &'a Resolve,
     imported: HashSet<InterfaceId>,
 }
@@ -43,7 +45,7 @@ impl<'a> Names<'a> {
                 _ => None,
             })
             .collect();
-        Self { resolve: &contract.resolve, imported }
+        Self { sdk: contract.sdk, resolve: &contract.resolve, imported }
     }
 
     pub(crate) fn imported(&self) -> impl Iterator<Item = InterfaceId> {
@@ -97,7 +99,8 @@ impl<'a> Names<'a> {
         if let (Some(name), TypeOwner::Interface(owner)) = (&definition.name, definition.owner) {
             let name = camel(name);
             if is_granary_types(self.resolve, owner) {
-                return quote!(::granary_guest::types::#name);
+                let sdk = self.sdk.tokens();
+                return quote!(#sdk::types::#name);
             }
             let module = self.types_module(owner);
             return quote!(#root::#(#module::)*#name);

@@ -1,4 +1,8 @@
-//! `granary build`: `cargo build` for the component target, and a check of what came out.
+//! `granary build`: builds a grain project with its language's tools, and checks what came out.
+
+mod js;
+mod project;
+mod python;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -18,19 +22,27 @@ pub(crate) struct BuildArgs {
     /// The project's folder.
     #[arg(default_value = ".")]
     folder: PathBuf,
-    /// Build without optimisation.
+    /// Build without optimisation (Rust only).
     #[arg(long)]
     debug: bool,
 }
 
 pub(crate) fn run(args: &BuildArgs) -> Result<(), CliError> {
-    if !args.folder.join("Cargo.toml").is_file() {
+    let folder = &args.folder;
+    let components = if folder.join("Cargo.toml").is_file() {
+        cargo(args)?
+    } else if folder.join(js::MARK).is_file() {
+        vec![with_tools(folder, js::build)?]
+    } else if folder.join(python::MARK).is_file() {
+        vec![with_tools(folder, python::build)?]
+    } else {
         return Err(CliError::data(format!(
-            "{} has no Cargo.toml: run this in a grain project, or make one with `granary new NAME`",
-            args.folder.display()
+            "{} has neither Cargo.toml nor {} nor {}: run this in a grain project, or make one with `granary new NAME`",
+            folder.display(),
+            js::MARK,
+            python::MARK,
         )));
-    }
-    let components = cargo(args)?;
+    };
     if components.is_empty() {
         return Err(CliError::data(
             "the build made no component: the library needs crate-type = [\"cdylib\"] in Cargo.toml",
@@ -42,6 +54,19 @@ pub(crate) fn run(args: &BuildArgs) -> Result<(), CliError> {
         output::data(&display(&component))?;
     }
     Ok(())
+}
+
+/// Builds a project whose tools know nothing of grains, and gives the component.
+fn with_tools(
+    folder: &Path,
+    build: fn(&Path, &project::Project) -> Result<(), CliError>,
+) -> Result<PathBuf, CliError> {
+    let project = project::Project::read(folder)?;
+    project.write_packages(folder)?;
+    build(folder, &project)?;
+    let component = folder.join(project.component());
+    project.state_properties(&component)?;
+    Ok(component)
 }
 
 /// Runs cargo, and gives the components that it made.
@@ -84,5 +109,5 @@ fn cargo(args: &BuildArgs) -> Result<Vec<PathBuf>, CliError> {
 /// A path as one would type it here.
 fn display(path: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_default();
-    path.strip_prefix(&here).unwrap_or(path).display().to_string()
+    path.strip_prefix(&here).or_else(|_| path.strip_prefix(".")).unwrap_or(path).display().to_string()
 }

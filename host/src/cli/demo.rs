@@ -64,10 +64,10 @@ const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
 /// Whether somebody pressed Ctrl-C or asked the demo to end.
 #[derive(Debug, Clone)]
-struct Interrupt(Arc<AtomicBool>);
+pub(super) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    fn listen() -> Result<Self> {
+    pub(super) fn listen() -> Result<Self> {
         let flag = Arc::new(AtomicBool::new(false));
         for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM, signal_hook::consts::SIGHUP]
         {
@@ -76,9 +76,14 @@ impl Interrupt {
         Ok(Self(flag))
     }
 
+    /// Whether a signal came.
+    pub(super) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
+
     /// Fails once a signal came.
     fn check(&self) -> Result<()> {
-        if self.0.load(Ordering::Relaxed) {
+        if self.is_set() {
             bail!("interrupted; everything was stopped");
         }
         Ok(())

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 
 use super::{CliError, output};
 
@@ -25,6 +25,20 @@ pub(crate) struct NewArgs {
     /// Make the project here instead of in ./NAME.
     #[arg(long, value_name = "FOLDER")]
     path: Option<PathBuf>,
+    /// The language of the grain.
+    #[arg(long, value_enum, default_value_t)]
+    template: Template,
+}
+
+/// A language that `granary new` has a project for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum Template {
+    #[default]
+    Rust,
+    /// JavaScript, built with componentize-js from npm.
+    Js,
+    /// Python, built with componentize-py from PyPI.
+    Python,
 }
 
 pub(crate) fn run(args: &NewArgs) -> Result<(), CliError> {
@@ -36,15 +50,22 @@ pub(crate) fn run(args: &NewArgs) -> Result<(), CliError> {
             folder.display()
         )));
     }
-    for (path, text) in TEMPLATE {
+    let (files, next) = match args.template {
+        Template::Rust => (&RUST[..], "cargo test && granary build"),
+        Template::Js => (&JS[..], "granary build"),
+        Template::Python => (&PYTHON[..], "granary build"),
+    };
+    for (path, text) in files {
         write(&folder.join(fill(path, &args.name)), &fill(text, &args.name))?;
     }
-    for (path, text) in vendored()? {
-        write(&folder.join("vendor/granary").join(path), &text)?;
+    if args.template == Template::Rust {
+        for (path, text) in vendored()? {
+            write(&folder.join("vendor/granary").join(path), &text)?;
+        }
     }
     let folder = folder.display();
     output::note(&format!("made {folder}"));
-    output::note(&format!("next: cd {folder} && cargo test && granary build"));
+    output::note(&format!("next: cd {folder} && {next}"));
     Ok(())
 }
 
@@ -166,7 +187,8 @@ fn workspace_manifest(text: &str) -> Result<String, CliError> {
     toml::to_string(&whole).map_err(|error| defect(&format!("cannot be written: {error}")))
 }
 
-/// Puts the name into a template: `{{name}}` in kebab-case, `{{snake}}` for crates, `{{Camel}}` for types.
+/// Puts the name into a template: `{{name}}` in kebab-case, `{{snake}}` for crates, `{{Camel}}` for types,
+/// `{{camel}}` for JavaScript's names.
 fn fill(text: &str, name: &str) -> String {
     let camel: String = name
         .split('-')
@@ -175,11 +197,43 @@ fn fill(text: &str, name: &str) -> String {
             letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters)
         })
         .collect();
-    text.replace("{{name}}", name).replace("{{snake}}", &name.replace('-', "_")).replace("{{Camel}}", &camel)
+    let mut letters = camel.chars();
+    let lower: String =
+        letters.next().map(|first| first.to_ascii_lowercase()).into_iter().chain(letters).collect();
+    text.replace("{{name}}", name)
+        .replace("{{snake}}", &name.replace('-', "_"))
+        .replace("{{Camel}}", &camel)
+        .replace("{{camel}}", &lower)
 }
 
-/// Path and text of each file of a new project.
-const TEMPLATE: [(&str, &str); 6] = [
+/// Path and text of each file of a new JavaScript project.
+const JS: [(&str, &str); 8] = [
+    ("package.json", include_str!("new/js/package.json.template")),
+    ("granary.toml", GRANARY_TOML),
+    (".npmrc", include_str!("new/js/npmrc.template")),
+    (".gitignore", "/node_modules\n/*.wasm\n"),
+    ("README.md", include_str!("new/js/README.md.template")),
+    ("wit/world.wit", include_str!("new/world.wit.template")),
+    ("wit/deps/{{name}}/{{name}}.wit", include_str!("new/contract.wit.template")),
+    ("grain.js", include_str!("new/js/grain.js.template")),
+];
+
+/// The project file of a language without an SDK.
+const GRANARY_TOML: &str = include_str!("new/granary.toml.template");
+
+/// Path and text of each file of a new Python project.
+const PYTHON: [(&str, &str); 7] = [
+    ("requirements.txt", "componentize-py==0.25.1\n"),
+    ("granary.toml", GRANARY_TOML),
+    (".gitignore", "/.venv\n/*.wasm\n__pycache__\n"),
+    ("README.md", include_str!("new/python/README.md.template")),
+    ("wit/world.wit", include_str!("new/world.wit.template")),
+    ("wit/deps/{{name}}/{{name}}.wit", include_str!("new/contract.wit.template")),
+    ("grain.py", include_str!("new/python/grain.py.template")),
+];
+
+/// Path and text of each file of a new Rust project.
+const RUST: [(&str, &str); 6] = [
     ("Cargo.toml", include_str!("new/Cargo.toml.template")),
     (".cargo/config.toml", include_str!("new/config.toml.template")),
     (".gitignore", "/target\n"),
@@ -203,8 +257,8 @@ mod tests {
     #[test]
     fn templates_are_filled() {
         assert_eq!(
-            fill("{{name}} {{snake}} {{Camel}}", "shopping-cart"),
-            "shopping-cart shopping_cart ShoppingCart"
+            fill("{{name}} {{snake}} {{Camel}} {{camel}}", "shopping-cart"),
+            "shopping-cart shopping_cart ShoppingCart shoppingCart"
         );
     }
 
@@ -212,7 +266,11 @@ mod tests {
     fn a_folder_with_something_in_it_is_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("x"), "").unwrap();
-        let args = NewArgs { name: "a-b".to_owned(), path: Some(folder.path().to_owned()) };
+        let args = NewArgs {
+            name: "a-b".to_owned(),
+            path: Some(folder.path().to_owned()),
+            template: Template::Rust,
+        };
         assert!(run(&args).unwrap_err().message.contains("not empty"));
     }
 
@@ -220,7 +278,7 @@ mod tests {
     fn a_new_project_carries_the_sdk_and_a_workspace_that_has_its_members() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("p");
-        run(&NewArgs { name: "a-b".to_owned(), path: Some(path.clone()) }).unwrap();
+        run(&NewArgs { name: "a-b".to_owned(), path: Some(path.clone()), template: Template::Rust }).unwrap();
         for file in ["wit/a-b.wit", "vendor/granary/guest-sdk/src/lib.rs", "vendor/granary/wit/types.wit"] {
             assert!(path.join(file).is_file(), "{file}");
         }

@@ -60,6 +60,26 @@ pub(crate) fn run(args: &WitArgs) -> Result<(), CliError> {
     }
 }
 
+/// Writes the contract in `folder`, whose types the derived package uses, and its derived package into `deps`.
+pub(super) fn write_refs(folder: &Path, deps: &Path) -> Result<(), CliError> {
+    let package = derive(folder)?;
+    let cannot = |error: std::io::Error| CliError::data(format!("cannot read {}: {error}", folder.display()));
+    let name = package.file_name.trim_end_matches("-refs.wit");
+    for entry in std::fs::read_dir(folder).map_err(cannot)? {
+        let path = entry.map_err(cannot)?.path();
+        if let (Some("wit"), Some(file)) = (path.extension().and_then(|it| it.to_str()), path.file_name()) {
+            let text = std::fs::read_to_string(&path).map_err(cannot)?;
+            put(&deps.join(name).join(file), &text)?;
+        }
+    }
+    put(&deps.join(&package.file_name), &package.text)
+}
+
+/// Writes the contract package into a folder.
+pub(super) fn write_grain(folder: &Path) -> Result<(), CliError> {
+    granary_wit::GRAIN_WIT.iter().try_for_each(|(name, text)| put(&folder.join(name), text))
+}
+
 /// The derived package of the contract in a folder.
 fn derive(folder: &Path) -> Result<DerivedPackage, CliError> {
     if !folder.is_dir() {
@@ -85,11 +105,16 @@ fn derive(folder: &Path) -> Result<DerivedPackage, CliError> {
 
 fn write(target: Option<PathBuf>, text: &str) -> Result<(), CliError> {
     let Some(target) = target else { return output::data(text.trim_end()) };
+    put(&target, text)?;
+    output::data(&target.display().to_string())
+}
+
+/// Writes a file, and the folders on the way to it.
+fn put(target: &Path, text: &str) -> Result<(), CliError> {
     let cannot =
         |error: std::io::Error| CliError::data(format!("cannot write {}: {error}", target.display()));
     if let Some(folder) = target.parent() {
         std::fs::create_dir_all(folder).map_err(cannot)?;
     }
-    std::fs::write(&target, text).map_err(cannot)?;
-    output::data(&target.display().to_string())
+    std::fs::write(target, text).map_err(cannot)
 }

@@ -27,6 +27,7 @@ const LOCATE_TIMEOUT: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum SiloQuestion {
     Activations,
+    Load,
     Describe(GrainId),
     Logs(GrainId, usize),
     Migrate(GrainId, String),
@@ -40,6 +41,7 @@ pub(crate) async fn serve(parts: &Parts, request: AdminRequest) -> Result<Value,
         AdminRequest::List(Listing::Grains) => listings::grains(parts).await,
         AdminRequest::List(Listing::Activations) => listings::activations(parts).await,
         AdminRequest::List(Listing::Deployments) => listings::deployments(parts).await,
+        AdminRequest::List(Listing::Load) => Ok(listings::load(parts).await),
         AdminRequest::Describe(grain) => describe(parts, grain).await,
         AdminRequest::Deploy { name, component, force, properties } => {
             let properties = properties.into_iter().collect();
@@ -80,6 +82,7 @@ pub(crate) async fn answer(parts: &Parts, question: &[u8]) -> (u16, Vec<u8>) {
 async fn answer_here(parts: &Parts, question: SiloQuestion) -> Result<Value, Problem> {
     match question {
         SiloQuestion::Activations => Ok(listings::activations_here(parts)),
+        SiloQuestion::Load => Ok(listings::load_here(parts)),
         SiloQuestion::Describe(grain) => Ok(listings::describe_here(parts, &grain)),
         SiloQuestion::Logs(grain, lines) => Ok(listings::logs_here(parts, &grain, lines)),
         SiloQuestion::Migrate(grain, to) => migrate_here(parts, &grain, to).await,

@@ -57,6 +57,10 @@ impl Backend for SiloBackend {
         metrics::text(&self.parts)
     }
 
+    fn openapi(&self) -> Arc<str> {
+        self.parts.registry.openapi()
+    }
+
     fn version(&self) -> Value {
         json!({
             "name": "granary",

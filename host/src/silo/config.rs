@@ -121,6 +121,26 @@ impl SiloConfig {
         }
     }
 
+    /// The addresses that a silo with these settings would take now: bound, looked at, and given back.
+    ///
+    /// # Errors
+    /// [`ListenError`]: why it could not listen.
+    pub fn free_addresses(&self) -> Result<[SocketAddr; 3], ListenError> {
+        let bound = self.bind()?;
+        let address = |flag, listener: &std::net::TcpListener| {
+            listener.local_addr().map_err(|error| ListenError::Bind {
+                flag,
+                address: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
+                reason: error.to_string(),
+            })
+        };
+        Ok([
+            address("--listen", &bound.listen)?,
+            address("--gateway", &bound.gateway)?,
+            address("--admin", &bound.admin)?,
+        ])
+    }
+
     fn named(&self, flag: &str) -> bool {
         match flag {
             "--listen" => self.listen.is_some(),

@@ -16,6 +16,7 @@ use granary_store::{BlobStore, DeploymentRecord, DeploymentStore, StoreError};
 use granary_wasm::WasmEngine;
 use granary_wasm::artifact::{CompileError, Compiler};
 use granary_wasm::inspect::{InspectError, Inspection, inspect, known_properties};
+use granary_wit::Interface;
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -199,12 +200,12 @@ impl Deployments {
             return None;
         }
         match self.try_load(record).await {
-            Ok(class) => {
+            Ok((class, interfaces)) => {
                 if let Ok(mut failures) = self.failures.lock() {
                     failures.remove(&record.grain_type);
                 }
                 tracing::info!(grain_type = record.grain_type, digest = %record.digest.short(), revision = record.revision, "serving");
-                Some(LoadedType { class, properties: record.properties.clone() })
+                Some(LoadedType { class, interfaces, properties: record.properties.clone() })
             }
             Err(error) => {
                 tracing::error!(grain_type = record.grain_type, digest = %record.digest.short(), error, "cannot serve a deployed component");
@@ -217,12 +218,16 @@ impl Deployments {
         }
     }
 
-    async fn try_load(&self, record: &DeploymentRecord) -> Result<Arc<dyn GrainClass>, String> {
+    async fn try_load(
+        &self,
+        record: &DeploymentRecord,
+    ) -> Result<(Arc<dyn GrainClass>, Arc<[Interface]>), String> {
         let bytes = self.bytes(record.digest).await?;
         let properties: BTreeMap<String, String> = serde_json::from_str(&record.properties)
             .map_err(|error| format!("the recorded properties do not parse: {error}"))?;
         let inspection = inspect_apart(bytes.clone()).await.map_err(|error| error.to_string())?;
-        self.class(&inspection, &bytes, &properties).await.map_err(|error| error.to_string())
+        let class = self.class(&inspection, &bytes, &properties).await.map_err(|error| error.to_string())?;
+        Ok((class, inspection.interfaces.into_iter().map(|exported| exported.interface).collect()))
     }
 
     /// A component from the store, or from a peer when the store's copy is gone.
@@ -250,11 +255,15 @@ impl Deployments {
         properties: &BTreeMap<String, String>,
     ) -> Result<Arc<dyn GrainClass>, DeployError> {
         let component =
-            self.parts.compiler.compile(bytes, inspection.engine()).await.map_err(|error| match error {
-                CompileError::Refused(_) | CompileError::GivenUp(_) => {
-                    DeployError::BadComponent(format!("the component does not compile: {error}"))
+            self.parts.compiler.compile(bytes, inspection.engine(properties)).await.map_err(|error| {
+                match error {
+                    CompileError::Refused(_) | CompileError::GivenUp(_) => {
+                        DeployError::BadComponent(format!("the component does not compile: {error}"))
+                    }
+                    other => {
+                        DeployError::Unavailable(format!("this silo cannot compile at present: {other}"))
+                    }
                 }
-                other => DeployError::Unavailable(format!("this silo cannot compile at present: {other}")),
             })?;
         granary_wasm::Class::new(self.parts.engine.clone(), inspection, &component, properties)
             .map(|class| class as Arc<dyn GrainClass>)

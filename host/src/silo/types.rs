@@ -9,7 +9,10 @@ use granary_core::id::{Digest, GrainType, SiloAddress};
 use granary_core::manifest::{ClusterManifest, GrainManifest};
 use granary_core::membership::MembershipView;
 use granary_core::membership::table::SiloStatus;
+use granary_wit::Interface;
 use tokio::sync::watch;
+
+use super::openapi::{self, DescribedType};
 
 /// Property of a grain type with its component's digest.
 pub(crate) const DIGEST_PROPERTY: &str = "granary.component-digest";
@@ -21,6 +24,8 @@ const OLD_CLASSES_MAX: usize = 64;
 #[derive(Debug, Clone)]
 pub(crate) struct LoadedType {
     pub(crate) class: Arc<dyn GrainClass>,
+    /// The types of its methods, for those who describe them.
+    pub(crate) interfaces: Arc<[Interface]>,
     /// The deployment's overriding properties, as recorded: a change of them alone makes a new class too.
     pub(crate) properties: String,
 }
@@ -31,6 +36,8 @@ type Loaded = BTreeMap<GrainType, LoadedType>;
 #[derive(Debug)]
 pub(crate) struct TypeRegistry {
     loaded: ArcSwap<Loaded>,
+    /// The description of the set that it was made from.
+    described: Mutex<Option<(Arc<Loaded>, Arc<str>)>>,
     /// Earlier classes, oldest first.
     old: Mutex<Vec<Arc<dyn GrainClass>>>,
     view: watch::Receiver<Arc<MembershipView>>,
@@ -42,7 +49,13 @@ impl TypeRegistry {
         view: watch::Receiver<Arc<MembershipView>>,
         manifest: watch::Receiver<Arc<ClusterManifest>>,
     ) -> Self {
-        Self { loaded: ArcSwap::default(), old: Mutex::default(), view, manifest }
+        Self {
+            loaded: ArcSwap::default(),
+            described: Mutex::default(),
+            old: Mutex::default(),
+            view,
+            manifest,
+        }
     }
 
     pub(crate) fn loaded(&self) -> Arc<Loaded> {
@@ -83,6 +96,25 @@ impl TypeRegistry {
             }
         }
         builder.build()
+    }
+
+    /// The HTTP API of the types that this silo serves, as OpenAPI; made once for each set of types.
+    pub(crate) fn openapi(&self) -> Arc<str> {
+        let loaded = self.loaded();
+        if let Ok(described) = self.described.lock()
+            && let Some((of, text)) = &*described
+            && Arc::ptr_eq(of, &loaded)
+        {
+            return Arc::clone(text);
+        }
+        let types = loaded
+            .values()
+            .map(|entry| DescribedType { info: entry.class.info(), interfaces: &entry.interfaces });
+        let text: Arc<str> = openapi::document(types).to_string().into();
+        if let Ok(mut described) = self.described.lock() {
+            *described = Some((loaded, Arc::clone(&text)));
+        }
+        text
     }
 
     /// The cluster's manifest as this silo knows it.

@@ -49,6 +49,32 @@ pub(super) const TEST_RUNNER: Need = Need {
     by_hand: "`cargo install cargo-nextest --locked --version 0.9.143`",
 };
 
+/// The example and test grains in JavaScript are built with it.
+pub(super) const NODE: Need = Need {
+    name: "Node.js 20 with npm",
+    present: || {
+        let major =
+            process::output_of(Command::new("node").arg("--version"), LOOK_LIMIT).ok().and_then(|version| {
+                version.trim().trim_start_matches('v').split('.').next()?.parse::<u32>().ok()
+            });
+        Ok(major.is_some_and(|major| major >= 20)
+            && process::succeeds(Command::new("npm").arg("--version"), LOOK_LIMIT))
+    },
+    install: || apt::install(&["nodejs", "npm"]),
+    by_hand: "install Node.js 20 or newer with npm (Debian 12 has 18, which is too old)",
+};
+
+/// The example and test grains in Python are built in virtual environments.
+pub(super) const PYTHON: Need = Need {
+    name: "Python with venv",
+    present: || {
+        let modules = "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))";
+        Ok(process::succeeds(Command::new("python3").args(["-c", modules]), LOOK_LIMIT))
+    },
+    install: || apt::install(&["python3", "python3-venv"]),
+    by_hand: "install Python 3.10 or newer with venv (on Debian: `apt-get install python3-venv`)",
+};
+
 fn compiles_c() -> Result<bool> {
     let folder = workspace::scratch("c-check")?;
     fs::create_dir_all(&folder)?;

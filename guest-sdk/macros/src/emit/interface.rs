@@ -7,11 +7,11 @@ use quote::{format_ident, quote};
 use syn::Error;
 use wit_parser::{Function, InterfaceId, Resolve};
 
-use crate::args::Args;
 use crate::bindings::Bindings;
 use crate::contract::{Contract, Reference, id_text, interface_name, is_async};
 use crate::emit::reference;
 use crate::names::{Names, camel, is_granary_types, origin, snake};
+use crate::sdk::Sdk;
 
 /// How one interface looks in Rust.
 pub(crate) struct Facade<'a> {
@@ -21,13 +21,15 @@ pub(crate) struct Facade<'a> {
     pub(crate) module: Ident,
     pub(crate) trait_name: Ident,
     pub(crate) exported: bool,
+    /// Seen from outside the cluster: references, and nothing to implement.
+    pub(crate) outside: bool,
     /// Turns of the grain overlap, so that no method holds it across an await.
     pub(crate) reentrant: bool,
     pub(crate) reference: Option<&'a Reference>,
 }
 
 /// The interfaces that get a module: those of the contract that the world needs, types-only ones included.
-pub(crate) fn facades<'a>(contract: &'a Contract, args: &Args, names: &Names<'_>) -> Vec<Facade<'a>> {
+pub(crate) fn facades<'a>(contract: &'a Contract, reentrant: bool, names: &Names<'_>) -> Vec<Facade<'a>> {
     let resolve = &contract.resolve;
     let derived = |id: InterfaceId| contract.refs.iter().any(|it| it.has(id));
     let mut ids: Vec<InterfaceId> = contract
@@ -60,7 +62,8 @@ pub(crate) fn facades<'a>(contract: &'a Contract, args: &Args, names: &Names<'_>
                 module,
                 trait_name: free_name(resolve, *id, name, &["", "Methods", "GrainMethods"]),
                 exported: contract.exports.contains(id),
-                reentrant: args.reentrant.is_some() && contract.exports.contains(id),
+                outside: contract.sdk == Sdk::Client,
+                reentrant: reentrant && contract.exports.contains(id),
                 reference: contract.refs.iter().find(|reference| reference.interface == *id),
             }
         })
@@ -100,11 +103,16 @@ impl Facade<'_> {
         interface.into_iter().flat_map(|it| it.types.keys().map(|name| camel(name))).collect()
     }
 
-    /// What stands in the module.
-    pub(crate) fn content(&self, names: &Names<'_>, bindings: &mut Bindings) -> Result<TokenStream, Error> {
+    /// The interface's types, by their short names.
+    pub(crate) fn uses(&self, names: &Names<'_>) -> Option<TokenStream> {
         let types = self.type_names();
         let path = names.types_module(self.id);
-        let uses = (!types.is_empty()).then(|| quote!(pub use super::__bindings::#(#path::)*{#(#types),*};));
+        (!types.is_empty()).then(|| quote!(pub use super::__bindings::#(#path::)*{#(#types),*};))
+    }
+
+    /// What stands in the module.
+    pub(crate) fn content(&self, names: &Names<'_>, bindings: &mut Bindings) -> Result<TokenStream, Error> {
+        let uses = self.uses(names);
         let methods = self.has_trait().then(|| self.methods(names));
         let reference = match self.reference {
             Some(reference) => Some(reference::emit(self, reference, names, bindings)?),
@@ -255,6 +263,9 @@ impl Facade<'_> {
         let mut names = Vec::new();
         if self.has_trait() {
             names.push(self.trait_name.clone());
+        }
+        if self.outside && self.functions().next().is_some() {
+            names.push(reference::type_names(self).reference);
         }
         if let Some(reference) = self.reference {
             names.extend(reference::type_names(self).exported(reference.awaits.is_some()));

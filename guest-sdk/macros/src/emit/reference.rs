@@ -18,8 +18,8 @@ const PARAMETERS_MAX: usize = 16;
 
 /// The names of the generated types.
 pub(crate) struct TypeNames {
-    reference: Ident,
-    calls: Ident,
+    pub(crate) reference: Ident,
+    pub(crate) calls: Ident,
     send: Ident,
     awaits: Ident,
 }
@@ -376,13 +376,18 @@ fn async_method(
     })
 }
 
-enum Parts {
+pub(crate) enum Parts {
     Plain(TokenStream),
     Result(TokenStream, TokenStream),
 }
 
 /// The method's result; a `result` is taken apart, whatever name it goes by.
-fn result_parts(facade: &Facade<'_>, function: &Function, names: &Names<'_>, root: &TokenStream) -> Parts {
+pub(crate) fn result_parts(
+    facade: &Facade<'_>,
+    function: &Function,
+    names: &Names<'_>,
+    root: &TokenStream,
+) -> Parts {
     let Some(ty) = &function.result else { return Parts::Plain(quote!(())) };
     let mut at = *ty;
     for _ in 0..=facade.resolve.types.len() {

@@ -21,7 +21,7 @@ pub(crate) const DELIVERY_PAUSE_MAX: Duration = Duration::from_millis(250);
 pub const CALL_TIMEOUT_MAX: Duration = Duration::from_secs(3_600);
 
 /// The longest chain of grains that wait for each other.
-pub(crate) const CHAIN_MAX: usize = 128;
+pub(crate) const CHAIN_MAX: usize = granary_core::deadlock::PATH_MAX;
 
 /// Turns that run inside each other on one caller's task; deeper calls go through the mailbox (decision C4).
 pub(crate) const INLINE_DEPTH_MAX: u8 = 8;

@@ -22,6 +22,7 @@ pub(crate) fn request(
         (&Method::GET, ["v1", "grains"]) => Ok(AdminRequest::List(Listing::Grains)),
         (&Method::GET, ["v1", "activations"]) => Ok(AdminRequest::List(Listing::Activations)),
         (&Method::GET, ["v1", "deployments"]) => Ok(AdminRequest::List(Listing::Deployments)),
+        (&Method::GET, ["v1", "load"]) => Ok(AdminRequest::List(Listing::Load)),
         (&Method::POST, ["v1", "deployments"]) => deploy(query, body),
         (&Method::DELETE, ["v1", "deployments", grain_type]) => {
             Ok(AdminRequest::Undeploy { grain_type: (*grain_type).to_owned() })

@@ -12,6 +12,7 @@ mod server;
 
 use granary_core::hosting::{BoxFuture, CallError, TextFormat};
 use granary_core::id::GrainId;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub use crate::access::{AdminToken, TOKEN_BYTES_MAX, TOKEN_BYTES_MIN, TokenError};
@@ -47,6 +48,8 @@ pub enum Listing {
     Grains,
     Activations,
     Deployments,
+    /// What each silo does, in numbers.
+    Load,
 }
 
 /// A request to the admin API.
@@ -95,6 +98,9 @@ pub trait Backend: Send + Sync + 'static {
 
     /// The metrics as OpenMetrics text.
     fn metrics(&self) -> String;
+
+    /// The HTTP API of the deployed grains, as an OpenAPI document.
+    fn openapi(&self) -> Arc<str>;
 
     /// Name and versions, as JSON.
     fn version(&self) -> serde_json::Value;

@@ -257,6 +257,9 @@ async fn route(shared: &Shared, request: Request<Incoming>) -> Result<Reply, Pro
         return Ok(reply);
     }
     authorize(shared, &parts)?;
+    if (&parts.method, segments.as_slice()) == (&Method::GET, &["v1", "openapi.json"]) {
+        return Ok(reply(StatusCode::OK, "application/json", shared.backend.openapi().to_string()));
+    }
     if let ["v1", "grains", grain_type, key, method] = segments.as_slice() {
         if parts.method != Method::POST {
             return Err(Problem::new(

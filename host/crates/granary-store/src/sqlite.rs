@@ -31,7 +31,7 @@ use crate::{BlobStore, DeploymentRecord, DeploymentStore, GrainStateStore, Membe
 use blobs::BlobFiles;
 use database::Database;
 
-pub use directory::DATA_FORMAT;
+pub use directory::{DATA_FORMAT, network_file_system};
 
 /// How a store is opened.
 #[derive(Debug, Clone)]

@@ -29,13 +29,13 @@ pub use child::child_main;
 use cache::{Cache, HostKey};
 
 /// Wall time that a compilation may always take.
-const COMPILE_TIME_BASE: Duration = Duration::from_secs(30);
+pub const COMPILE_TIME_BASE: Duration = Duration::from_secs(30);
 
 /// Wall time that is added for each MiB of component.
-const COMPILE_TIME_PER_MIB: Duration = Duration::from_secs(10);
+pub const COMPILE_TIME_PER_MIB: Duration = Duration::from_secs(10);
 
 /// Address space of the compiling process, in bytes.
-const COMPILE_MEMORY_BYTES_MAX: u64 = 3 << 30;
+pub const COMPILE_MEMORY_BYTES_MAX: u64 = 3 << 30;
 
 /// The largest compiled artifact that is accepted, in bytes.
 const ARTIFACT_BYTES_MAX: u64 = 512 << 20;
@@ -113,8 +113,7 @@ impl CompileError {
 #[derive(Debug)]
 pub struct Compiler {
     command: CompileCommand,
-    synchronous: Arc<Target>,
-    asynchronous: Arc<Target>,
+    targets: [Arc<Target>; 4],
 }
 
 /// One of the engines, with the code that was compiled for it.
@@ -152,18 +151,11 @@ impl Compiler {
             let cache = Cache::new(config.cache_dir.clone(), compatibility, key.clone());
             Arc::new(Target { variant, engine, cache })
         };
-        Ok(Self {
-            command: config.command.clone(),
-            synchronous: target(EngineVariant::Synchronous),
-            asynchronous: target(EngineVariant::Asynchronous),
-        })
+        Ok(Self { command: config.command.clone(), targets: EngineVariant::ALL.map(target) })
     }
 
     fn target(&self, variant: EngineVariant) -> &Arc<Target> {
-        match variant {
-            EngineVariant::Synchronous => &self.synchronous,
-            EngineVariant::Asynchronous => &self.asynchronous,
-        }
+        variant.pick(&self.targets)
     }
 
     /// The native code of a component for an engine, from the cache or freshly compiled. Dropping the future kills

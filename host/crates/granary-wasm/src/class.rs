@@ -83,7 +83,7 @@ impl Class {
         overrides: &BTreeMap<String, String>,
     ) -> Result<Arc<Self>, ClassBuildError> {
         let info = inspection.class_info(overrides)?;
-        let pre = linker::link(engine.of(inspection.engine()), component, inspection)
+        let pre = linker::link(engine.of(inspection.engine(overrides)), component, inspection)
             .map_err(|error| ClassBuildError::Link(first_line(&format!("{error:#}"))))?;
         let hooks = hooks(component, inspection)?;
         let methods = methods(component, inspection)?;

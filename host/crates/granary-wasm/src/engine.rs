@@ -1,18 +1,21 @@
 //! The wasmtime engines, their limits, and the clock that lets turns be interrupted.
 //!
-//! One [`WasmEngine`] serves a whole silo. It has two engines of wasmtime, since what lets calls of one instance
-//! overlap makes every call dearer: one for synchronous components, and one for those with an `async func`. Both
-//! have the same limits. Their ticker is an OS thread, because a busy runtime would delay the very ticks that bound
+//! One [`WasmEngine`] serves a whole silo. It has an engine of wasmtime for each [`EngineVariant`], since what lets
+//! calls of one instance overlap makes every call dearer, and what lets many memories live in one process makes every
+//! access to them dearer. All have the same limits. Their ticker is an OS thread, because a busy runtime would delay the very ticks that bound
 //! how long guests may keep it busy. The thread holds the engines weakly and ends with the last handle to them, be
 //! that in a store, a class or a [`WasmEngine`].
 
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use wasmtime::{Config, Engine, EngineWeak, OptLevel, WasmFeatures};
+use wasmtime::{Config, Engine, EngineWeak, MemoryCreator, OptLevel, StackCreator, WasmFeatures};
+
+use crate::arena::{MemoryArena, StackArena};
 
 /// Virtual address space reserved for each linear memory, in bytes: with it, bounds checks cost nothing.
-const MEMORY_RESERVATION_BYTES: u64 = 4 << 30;
+pub const MEMORY_RESERVATION_BYTES: u64 = 4 << 30;
 
 /// Space after each linear memory that traps, in bytes.
 const MEMORY_GUARD_BYTES: u64 = 32 << 20;
@@ -35,6 +38,12 @@ impl Default for EngineConfig {
     }
 }
 
+impl EngineConfig {
+    fn stack_bytes(&self) -> usize {
+        self.wasm_stack_bytes_max.saturating_add(self.host_stack_bytes)
+    }
+}
+
 /// An engine could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
@@ -46,23 +55,64 @@ pub enum EngineError {
     Ticker(#[source] std::io::Error),
 }
 
-/// Which of the engines runs a component. Code that was compiled for one does not load in the other.
+impl EngineError {
+    fn settings(error: wasmtime::Error) -> Self {
+        Self::Settings(format!("{error:#}"))
+    }
+}
+
+/// Where the linear memories of a component lie (property `granary.memory-layout`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EngineVariant {
-    /// For components all of whose functions are plain `func`s.
-    Synchronous,
+pub enum MemoryLayout {
+    /// In the silo's arena, so that 100,000 activations fit into a process; each access is compared with the length.
+    Compact,
+    /// Each in 4 GiB of address space of its own, where accesses need no comparison: for components that are bound by
+    /// memory, or interpret a language. A process has room for about 30,000 of them.
+    Reserved,
+}
+
+/// Which of the engines runs a component. Code that was compiled for one does not load in the others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EngineVariant {
     /// For components with an `async func` among the methods that they export.
-    Asynchronous,
+    pub asynchronous: bool,
+    pub memory: MemoryLayout,
 }
 
 impl EngineVariant {
-    pub(crate) const ALL: [Self; 2] = [Self::Synchronous, Self::Asynchronous];
+    pub(crate) const ALL: [Self; 4] = [
+        Self { asynchronous: false, memory: MemoryLayout::Compact },
+        Self { asynchronous: true, memory: MemoryLayout::Compact },
+        Self { asynchronous: false, memory: MemoryLayout::Reserved },
+        Self { asynchronous: true, memory: MemoryLayout::Reserved },
+    ];
+
+    /// For components without a wish.
+    pub(crate) const PLAIN: Self = Self { asynchronous: false, memory: MemoryLayout::Compact };
+
+    /// The place in [`EngineVariant::ALL`].
+    fn index(self) -> usize {
+        usize::from(self.asynchronous) + 2 * usize::from(self.memory == MemoryLayout::Reserved)
+    }
+
+    /// This variant's one of what there is for each, in the order of [`EngineVariant::ALL`].
+    pub(crate) fn pick<T>(self, all: &[T; 4]) -> &T {
+        let [first, second, third, fourth] = all;
+        match self.index() {
+            0 => first,
+            1 => second,
+            2 => third,
+            _ => fourth,
+        }
+    }
 
     /// The name in cache keys and towards the compiling process.
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Synchronous => "synchronous",
-            Self::Asynchronous => "asynchronous",
+        match (self.asynchronous, self.memory) {
+            (false, MemoryLayout::Compact) => "synchronous",
+            (true, MemoryLayout::Compact) => "asynchronous",
+            (false, MemoryLayout::Reserved) => "synchronous-reserved",
+            (true, MemoryLayout::Reserved) => "asynchronous-reserved",
         }
     }
 
@@ -74,8 +124,7 @@ impl EngineVariant {
 /// The engines. Cloning gives another handle to the same ones.
 #[derive(Clone)]
 pub struct WasmEngine {
-    synchronous: Engine,
-    asynchronous: Engine,
+    engines: [Engine; 4],
     tick: Duration,
 }
 
@@ -91,9 +140,11 @@ impl WasmEngine {
     /// # Errors
     /// Fails when wasmtime refuses the settings, or when no thread can be started.
     pub fn new(config: &EngineConfig) -> Result<Self, EngineError> {
-        let synchronous = compiling_engine(config, EngineVariant::Synchronous)?;
-        let asynchronous = compiling_engine(config, EngineVariant::Asynchronous)?;
-        let weak = [synchronous.weak(), asynchronous.weak()];
+        let arenas = Arenas::new(config);
+        let made = |variant| Engine::new(&settings(config, variant, &arenas)).map_err(EngineError::settings);
+        let [first, second, third, fourth] = EngineVariant::ALL.map(made);
+        let engines = [first?, second?, third?, fourth?];
+        let weak = engines.each_ref().map(Engine::weak);
         let tick = config.tick.max(Duration::from_micros(100));
         thread::Builder::new()
             .name("granary-epoch".to_owned())
@@ -106,7 +157,7 @@ impl WasmEngine {
                 }
             })
             .map_err(EngineError::Ticker)?;
-        Ok(Self { synchronous, asynchronous, tick })
+        Ok(Self { engines, tick })
     }
 
     /// How many epochs `cpu` is, at least one.
@@ -116,16 +167,13 @@ impl WasmEngine {
     }
 
     pub(crate) fn of(&self, variant: EngineVariant) -> &Engine {
-        match variant {
-            EngineVariant::Synchronous => &self.synchronous,
-            EngineVariant::Asynchronous => &self.asynchronous,
-        }
+        variant.pick(&self.engines)
     }
 }
 
 /// An engine with the same compatibility hash and without a ticker: enough to compile.
 pub(crate) fn compiling_engine(config: &EngineConfig, variant: EngineVariant) -> Result<Engine, EngineError> {
-    Engine::new(&settings(config, variant)).map_err(|error| EngineError::Settings(format!("{error:#}")))
+    Engine::new(&settings(config, variant, &Arenas::new(config))).map_err(EngineError::settings)
 }
 
 /// The WebAssembly features of the synchronous profile: what today's toolchains emit by default. Threads,
@@ -152,26 +200,45 @@ pub(crate) fn asynchronous_features() -> WasmFeatures {
     features() | WasmFeatures::CM_ASYNC
 }
 
-fn settings(config: &EngineConfig, variant: EngineVariant) -> Config {
-    let (enabled, concurrency) = match variant {
-        EngineVariant::Synchronous => (features(), false),
-        EngineVariant::Asynchronous => (asynchronous_features(), true),
-    };
+/// Memories and stacks for all engines of a silo.
+struct Arenas {
+    memories: Arc<MemoryArena>,
+    stacks: Arc<StackArena>,
+}
+
+impl Arenas {
+    fn new(config: &EngineConfig) -> Self {
+        let stack_bytes = config.stack_bytes();
+        Self { memories: Arc::default(), stacks: Arc::new(StackArena::new(stack_bytes)) }
+    }
+}
+
+fn settings(config: &EngineConfig, variant: EngineVariant, arenas: &Arenas) -> Config {
+    let enabled = if variant.asynchronous { asynchronous_features() } else { features() };
     let mut settings = Config::new();
     settings
         .wasm_features(WasmFeatures::all().difference(enabled), false)
         .wasm_features(enabled, true)
-        .concurrency_support(concurrency)
+        .concurrency_support(variant.asynchronous)
         .epoch_interruption(true)
         .cranelift_opt_level(OptLevel::Speed)
-        .memory_reservation(MEMORY_RESERVATION_BYTES)
-        .memory_guard_size(MEMORY_GUARD_BYTES)
         // Cranelift masks no negative offsets, so a guard in front would only use up address space; and
         // copy-on-write images bring nothing for components with a few KiB of data (HOSTING §4).
         .guard_before_linear_memory(false)
         .memory_init_cow(false)
         .max_wasm_stack(config.wasm_stack_bytes_max)
-        .async_stack_size(config.wasm_stack_bytes_max.saturating_add(config.host_stack_bytes));
+        .async_stack_size(config.stack_bytes())
+        .with_host_stack(Arc::clone(&arenas.stacks) as Arc<dyn StackCreator>);
+    match variant.memory {
+        MemoryLayout::Compact => settings
+            .memory_reservation(0)
+            .memory_reservation_for_growth(0)
+            .memory_guard_size(0)
+            .with_host_memory(Arc::clone(&arenas.memories) as Arc<dyn MemoryCreator>),
+        MemoryLayout::Reserved => {
+            settings.memory_reservation(MEMORY_RESERVATION_BYTES).memory_guard_size(MEMORY_GUARD_BYTES)
+        }
+    };
     settings
 }
 
@@ -201,7 +268,8 @@ mod tests {
 
     #[test]
     fn each_variant_has_a_name_of_its_own() {
-        for variant in EngineVariant::ALL {
+        for (index, variant) in EngineVariant::ALL.into_iter().enumerate() {
+            assert_eq!(variant.index(), index);
             assert_eq!(EngineVariant::from_name(variant.name()), Some(variant));
         }
         assert_eq!(EngineVariant::from_name("other"), None);

@@ -25,7 +25,7 @@ use wasmparser::{Validator, WasmFeatures};
 use wit_component::DecodedWasm;
 use wit_parser::{Resolve, WorldId};
 
-use crate::engine::EngineVariant;
+use crate::engine::{EngineVariant, MemoryLayout};
 
 pub(crate) use contract::CONTRACT_PACKAGE;
 pub use declarations::{DECLARATIONS_MAX, NESTING_MAX};
@@ -196,10 +196,17 @@ impl Inspection {
         })
     }
 
-    /// Which engine compiles and runs it.
+    /// Which engine compiles and runs it, with the deployment's properties in place of the component's own.
     #[must_use]
-    pub fn engine(&self) -> EngineVariant {
-        if self.asynchronous { EngineVariant::Asynchronous } else { EngineVariant::Synchronous }
+    pub fn engine(&self, overrides: &BTreeMap<String, String>) -> EngineVariant {
+        let layout = overrides
+            .get(properties::MEMORY_LAYOUT)
+            .or_else(|| self.properties.get(properties::MEMORY_LAYOUT));
+        let reserved = layout.is_some_and(|layout| layout == properties::RESERVED);
+        EngineVariant {
+            asynchronous: self.asynchronous,
+            memory: if reserved { MemoryLayout::Reserved } else { MemoryLayout::Compact },
+        }
     }
 
     /// Remarks that follow from properties of the deployment, and are not among the component's own.

@@ -5,6 +5,7 @@
 //! Guest code runs only in an instance's turns, with memory, CPU, value and log limits. This crate knows nothing
 //! of clusters: what a guest asks for goes to the activation's host.
 
+mod arena;
 mod class;
 mod fast;
 mod guest_log;
@@ -23,4 +24,6 @@ pub mod engine;
 pub mod inspect;
 
 pub use class::{Class, ClassBuildError};
-pub use engine::{EngineConfig, EngineError, EngineVariant, WasmEngine};
+pub use engine::{
+    EngineConfig, EngineError, EngineVariant, MEMORY_RESERVATION_BYTES, MemoryLayout, WasmEngine,
+};

@@ -8,7 +8,6 @@ use wasmtime::Engine;
 use wasmtime::component::types::{ComponentInstance, ComponentItem};
 use wasmtime::component::{Component, InstancePre, Linker, ResourceType};
 
-use crate::engine::EngineVariant;
 use crate::imports::denied::DeniedResources;
 use crate::imports::{
     Instance, calls, context, derived, logging, state, wasi_cli, wasi_clocks, wasi_io, wasi_random,
@@ -58,10 +57,10 @@ impl Linking<'_> {
             return self.wasi(instance, bare, imported);
         }
         if let Some(reference) = self.inspection.references.iter().find(|it| it.import_name == name) {
-            return match (reference.flavour, self.inspection.engine()) {
+            return match (reference.flavour, self.inspection.asynchronous) {
                 (Flavour::Async, _) => derived::link_concurrent(instance, reference),
-                (_, EngineVariant::Asynchronous) => derived::link_dynamic(instance, reference),
-                (_, EngineVariant::Synchronous) => derived::link(instance, reference),
+                (_, true) => derived::link_dynamic(instance, reference),
+                (_, false) => derived::link(instance, reference),
             };
         }
         match bare.strip_prefix(CONTRACT_PACKAGE) {

@@ -144,7 +144,8 @@ pub(crate) fn class(bytes: &[u8]) -> (Arc<Class>, Inspection) {
 pub(crate) fn class_with(bytes: &[u8], overrides: &BTreeMap<String, String>) -> (Arc<Class>, Inspection) {
     let engine = WasmEngine::new(&EngineConfig::default()).unwrap();
     let inspection = inspect(bytes).unwrap();
-    let component = wasmtime::component::Component::new(engine.of(inspection.engine()), bytes).unwrap();
+    let component =
+        wasmtime::component::Component::new(engine.of(inspection.engine(overrides)), bytes).unwrap();
     (Class::new(engine, &inspection, &component, overrides).unwrap(), inspection)
 }
 

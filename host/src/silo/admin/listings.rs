@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::{ASK_TIMEOUT, SiloQuestion, ask};
 use crate::silo::parts::Parts;
+use crate::silo::process;
 
 pub(super) fn silos(parts: &Parts) -> Value {
     let view = parts.view();
@@ -86,6 +87,57 @@ async fn gather(parts: &Parts, question: &SiloQuestion) -> Vec<Value> {
         }
     });
     futures_util::future::join_all(answers).await.into_iter().flatten().collect()
+}
+
+/// What each silo does, in numbers; a silo that does not answer is left out and noted in the log.
+pub(super) async fn load(parts: &Parts) -> Value {
+    Value::Array(gather(parts, &SiloQuestion::Load).await)
+}
+
+/// This silo's row, with its live activations added up by type.
+pub(super) fn load_here(parts: &Parts) -> Value {
+    #[derive(Default)]
+    struct Sum {
+        activations: u64,
+        calls: u64,
+        waiting: u64,
+        running: u64,
+    }
+    let loaded = parts.registry.loaded();
+    let mut types: BTreeMap<String, Sum> =
+        loaded.keys().map(|grain_type| (grain_type.to_string(), Sum::default())).collect();
+    let mut activations = 0_u64;
+    for it in parts.grains.list_activations() {
+        let sum = types.entry(it.grain.grain_type().to_string()).or_default();
+        activations += 1;
+        sum.activations += 1;
+        sum.calls += it.calls;
+        sum.waiting += it.mailbox as u64;
+        sum.running += u64::from(it.running);
+    }
+    let types: Vec<Value> = types
+        .into_iter()
+        .map(|(name, sum)| {
+            json!({
+                "type": name,
+                "activations": sum.activations,
+                "calls": sum.calls,
+                "waiting": sum.waiting,
+                "running": sum.running,
+            })
+        })
+        .collect();
+    let metrics = parts.grains.metrics();
+    json!([{
+        "silo": parts.name,
+        "activations": activations,
+        "calls": metrics.calls,
+        "calls_failed": metrics.calls_failed,
+        "turns": metrics.turns,
+        "memory_bytes": process::memory_bytes(),
+        "cpu_seconds": process::cpu_seconds(),
+        "types": types,
+    }])
 }
 
 pub(super) fn activations_here(parts: &Parts) -> Value {

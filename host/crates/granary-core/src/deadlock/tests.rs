@@ -167,7 +167,7 @@ impl World {
         }
         // No new calls from here on. Rounds of work, then one probe of each waiting call.
         for _ in 0..200 {
-            while (0..GRAINS).fold(false, |any, n| self.act(n, false) || any) {}
+            while (0..GRAINS).filter(|n| self.act(*n, false)).count() > 0 {}
             (0..GRAINS).for_each(|n| self.probe_from(n));
             while !self.probes.is_empty() || !self.breaks.is_empty() {
                 self.deliver_probe();

@@ -34,6 +34,10 @@ impl Backend for Echo {
         "# EOF\n".to_owned()
     }
 
+    fn openapi(&self) -> Arc<str> {
+        r#"{"openapi":"3.1.0"}"#.into()
+    }
+
     fn version(&self) -> serde_json::Value {
         json!({ "name": "test" })
     }

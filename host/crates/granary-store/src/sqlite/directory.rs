@@ -101,18 +101,26 @@ fn make(directory: &Path) -> Result<(), StoreError> {
     }
 }
 
-fn refuse_network_file_system(data: &Path) -> Result<(), StoreError> {
-    let found =
-        rustix::fs::statfs(data).map_err(|err| unusable(data, "cannot find out the file system", &err))?;
+/// The network file system that a path lies on; `None` for a local one.
+///
+/// # Errors
+/// Fails when the path is not there or cannot be examined.
+pub fn network_file_system(path: &Path) -> std::io::Result<Option<&'static str>> {
+    let found = rustix::fs::statfs(path)?;
     // The field's type differs between platforms; only its low 32 bits carry the magic.
     let magic = u64::try_from(found.f_type & 0xffff_ffff).unwrap_or(0);
-    match NETWORK_FILE_SYSTEMS.iter().find(|(network, _)| *network == magic) {
-        None => Ok(()),
-        Some((_, name)) => Err(StoreError::Unusable(format!(
+    Ok(NETWORK_FILE_SYSTEMS.iter().find(|(network, _)| *network == magic).map(|(_, name)| *name))
+}
+
+fn refuse_network_file_system(data: &Path) -> Result<(), StoreError> {
+    match network_file_system(data) {
+        Ok(None) => Ok(()),
+        Ok(Some(name)) => Err(StoreError::Unusable(format!(
             "{} lies on a network file system ({name}), where the locks of the embedded store may not hold; use a \
              local directory",
             data.display()
         ))),
+        Err(error) => Err(unusable(data, "cannot find out the file system", &error)),
     }
 }
 

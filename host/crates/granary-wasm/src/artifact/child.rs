@@ -90,7 +90,7 @@ fn run() -> Result<(), (u8, String)> {
 
 /// The variant that the environment names.
 fn variant() -> io::Result<EngineVariant> {
-    let Ok(name) = std::env::var(ENV_VARIANT) else { return Ok(EngineVariant::Synchronous) };
+    let Ok(name) = std::env::var(ENV_VARIANT) else { return Ok(EngineVariant::PLAIN) };
     EngineVariant::from_name(&name).ok_or_else(|| io::Error::other(format!("{ENV_VARIANT} is {name:?}")))
 }
 

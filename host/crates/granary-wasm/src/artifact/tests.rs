@@ -6,7 +6,8 @@ use crate::testing;
 
 const WIT: &str = "package acme:t; interface t { f: func(); } world w { export t; }";
 
-const SYNC: EngineVariant = EngineVariant::Synchronous;
+const SYNC: EngineVariant = EngineVariant::PLAIN;
+const ASYNC: EngineVariant = EngineVariant { asynchronous: true, memory: crate::MemoryLayout::Compact };
 
 /// Not a test: the compiling program of the tests below, which is this test binary called once more.
 #[test]
@@ -52,25 +53,25 @@ async fn changed_code_is_never_loaded() {
     let bytes = testing::dummy(WIT);
     let compiler = compiler(dir.path(), command());
     compiler.compile(&bytes, SYNC).await.unwrap();
-    let path = compiler.synchronous.cache.artifact_path(Digest::of(&bytes));
+    let path = compiler.target(SYNC).cache.artifact_path(Digest::of(&bytes));
     let good = std::fs::read(&path).unwrap();
     for position in [0, 20, 60, 85, 100, good.len() / 2, good.len() - 1] {
         let mut bad = good.clone();
         bad[position] ^= 1;
         std::fs::write(&path, bad).unwrap();
-        assert!(compiler.synchronous.cache.load(Digest::of(&bytes)).is_err(), "byte {position}");
+        assert!(compiler.target(SYNC).cache.load(Digest::of(&bytes)).is_err(), "byte {position}");
     }
     std::fs::write(&path, &good[..50]).unwrap();
-    assert!(compiler.synchronous.cache.load(Digest::of(&bytes)).is_err());
+    assert!(compiler.target(SYNC).cache.load(Digest::of(&bytes)).is_err());
     // An entry made with another host's key.
     let other = tempfile::tempdir().unwrap();
     let foreign = self::compiler(other.path(), command());
-    foreign.synchronous.cache.store(Digest::of(&bytes), b"native code of somebody").unwrap();
-    std::fs::copy(foreign.synchronous.cache.artifact_path(Digest::of(&bytes)), &path).unwrap();
-    assert!(compiler.synchronous.cache.load(Digest::of(&bytes)).unwrap_err().contains("authentication"));
+    foreign.target(SYNC).cache.store(Digest::of(&bytes), b"native code of somebody").unwrap();
+    std::fs::copy(foreign.target(SYNC).cache.artifact_path(Digest::of(&bytes)), &path).unwrap();
+    assert!(compiler.target(SYNC).cache.load(Digest::of(&bytes)).unwrap_err().contains("authentication"));
     // It is made again, and then sound.
     compiler.compile(&bytes, SYNC).await.unwrap();
-    assert!(compiler.synchronous.cache.load(Digest::of(&bytes)).unwrap().is_some());
+    assert!(compiler.target(SYNC).cache.load(Digest::of(&bytes)).unwrap().is_some());
 }
 
 #[tokio::test]
@@ -113,12 +114,9 @@ async fn code_for_one_engine_is_never_taken_for_the_other() {
     let bytes = testing::dummy(WIT);
     compiler(dir.path(), command()).compile(&bytes, SYNC).await.unwrap();
     let blind = compiler(dir.path(), no_program());
-    assert!(
-        blind.compile(&bytes, EngineVariant::Asynchronous).await.is_err(),
-        "the cache has other code only"
-    );
-    compiler(dir.path(), command()).compile(&bytes, EngineVariant::Asynchronous).await.unwrap();
+    assert!(blind.compile(&bytes, ASYNC).await.is_err(), "the cache has other code only");
+    compiler(dir.path(), command()).compile(&bytes, ASYNC).await.unwrap();
     // The child compiled for the engine that was named, else this would be a `Foreign` error.
-    blind.compile(&bytes, EngineVariant::Asynchronous).await.unwrap();
+    blind.compile(&bytes, ASYNC).await.unwrap();
     blind.compile(&bytes, SYNC).await.unwrap();
 }

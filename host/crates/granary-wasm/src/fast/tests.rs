@@ -180,7 +180,7 @@ impl Echo {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn fast_and_dynamic_give_the_same_bytes_for_a_hundred_thousand_values() {
-    let engine = compiling_engine(&EngineConfig::default(), EngineVariant::Synchronous).unwrap();
+    let engine = compiling_engine(&EngineConfig::default(), EngineVariant::PLAIN).unwrap();
     let (mut cases, mut fast_types) = (0_usize, 0_usize);
     for seed in 0..TYPES {
         let mut random = generate::Random(seed);
@@ -212,7 +212,7 @@ async fn fast_and_dynamic_give_the_same_bytes_for_a_hundred_thousand_values() {
 
 #[tokio::test]
 async fn strings_in_utf_16_are_the_same_bytes() {
-    let engine = compiling_engine(&EngineConfig::default(), EngineVariant::Synchronous).unwrap();
+    let engine = compiling_engine(&EngineConfig::default(), EngineVariant::PLAIN).unwrap();
     let ty = Type::Tuple([Type::String, Type::List(Arc::new(Type::String))].into());
     for encoding in [wit_component::StringEncoding::UTF16, wit_component::StringEncoding::CompactUTF16] {
         let component = echo_component(&ty, encoding);

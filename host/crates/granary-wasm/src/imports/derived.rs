@@ -25,6 +25,13 @@ struct DerivedCall {
     one_way: bool,
 }
 
+/// A call that is awaited beside others, with the right to it.
+struct Beside {
+    host: Arc<dyn ActivationHost>,
+    outgoing: OutgoingCall,
+    permit: OwnedSemaphorePermit,
+}
+
 /// What a grain that has too many calls waiting is told to wait, in milliseconds.
 const OUTGOING_RETRY_AFTER_MS: u32 = 100;
 
@@ -71,7 +78,7 @@ pub(crate) fn link_concurrent(instance: &mut Instance<'_>, reference: &Reference
                 let begun =
                     accessor.with(|mut access| call.begin_beside(&mut access.as_context_mut(), params))?;
                 let outcome = match begun {
-                    Ok((host, outgoing, permit)) => {
+                    Ok(Beside { host, outgoing, permit }) => {
                         let outcome = host.call(outgoing).await;
                         drop(permit);
                         accessor.with(|mut access| after_wait(&mut access.as_context_mut()));
@@ -172,8 +179,7 @@ impl DerivedCall {
         &self,
         store: &mut StoreContextMut<'_, HostState>,
         params: &[Val],
-    ) -> wasmtime::Result<Result<(Arc<dyn ActivationHost>, OutgoingCall, OwnedSemaphorePermit), CallError>>
-    {
+    ) -> wasmtime::Result<Result<Beside, CallError>> {
         let begun = self.begin(store, params)?;
         let state = store.data();
         Ok(begun.and_then(|outgoing| {
@@ -181,7 +187,7 @@ impl DerivedCall {
                 tracing::debug!(grain = %state.host.identity().grain, "it has {OUTGOING_CALLS_MAX} calls waiting");
                 CallError::Overloaded { retry_after_ms: OUTGOING_RETRY_AFTER_MS }
             })?;
-            Ok((Arc::clone(&state.host), outgoing, permit))
+            Ok(Beside { host: Arc::clone(&state.host), outgoing, permit })
         }))
     }
 

@@ -75,6 +75,12 @@ impl PropertyError {
     }
 }
 
+/// Where linear memories lie: `compact`, the default, or [`RESERVED`].
+pub(super) const MEMORY_LAYOUT: &str = "granary.memory-layout";
+
+/// 4 GiB of address space for each linear memory.
+pub(super) const RESERVED: &str = "reserved";
+
 /// What a well-known property may say.
 enum Rule {
     OneOf(&'static [&'static str]),
@@ -109,6 +115,7 @@ const RULES: &[(&str, Rule)] = &[
     ("full-type-name", Rule::Name),
     ("grain-type", Rule::GrainType),
     ("granary.mailbox-max", Rule::MailboxMax),
+    (MEMORY_LAYOUT, Rule::OneOf(&["compact", RESERVED])),
     ("granary.memory-max", Rule::MemoryMax),
     ("granary.multi-cluster", Rule::OneOf(MULTI_CLUSTER)),
     ("granary.turn-cpu-max", Rule::TurnCpuMax),

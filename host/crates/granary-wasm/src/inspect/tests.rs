@@ -331,7 +331,7 @@ fn asynchronous_wit(imports: &[&str]) -> String {
 fn a_component_with_an_async_func_needs_the_asynchronous_engine_and_may_be_reentrant() {
     let bytes = asynchronous(&["account-async"]);
     let inspection = inspect(&bytes).unwrap();
-    assert_eq!(inspection.engine(), EngineVariant::Asynchronous);
+    assert!(inspection.engine(&BTreeMap::new()).asynchronous);
     let info = inspection.class_info(&BTreeMap::new()).unwrap();
     assert!(info.asynchronous && !info.reentrant, "overlapping turns are asked for");
     assert_eq!(info.references[0].id, "acme:bank/account");
@@ -352,7 +352,7 @@ fn a_reentrant_component_that_waits_synchronously_is_warned() {
     let note = &inspection.notes_of(&info)[0];
     assert!(note.contains("import acme:bank-refs/account-async@1.0.0 instead"), "{note}");
     let own = inspect(&with_section(bytes, "granary-manifest", br#"{"v":1,"reentrant":true}"#)).unwrap();
-    assert_eq!(own.notes, [note.clone()]);
+    assert_eq!(own.notes, std::slice::from_ref(note));
     assert_eq!(own.notes_of(&info), [""; 0], "said once");
 }
 

@@ -4,7 +4,7 @@ use super::*;
 
 /// A component whose `f` returns a pointer, with bytes at 1024.
 async fn lying(ty: &str, pointer: i64, data: &str) -> (Store<()>, Func, Signature) {
-    let engine = compiling_engine(&EngineConfig::default(), EngineVariant::Synchronous).unwrap();
+    let engine = compiling_engine(&EngineConfig::default(), EngineVariant::PLAIN).unwrap();
     let source = format!("package a:b; interface o {{ f: func() -> {ty}; }} world w {{ export o; }}");
     let (resolve, world) = resolve(&source);
     let (id, _) = resolve.interfaces.iter().find(|(_, it)| it.name.as_deref() == Some("o")).unwrap();

@@ -7,7 +7,7 @@ use super::*;
 #[tokio::test]
 #[ignore = "a measurement, run by hand in a release build"]
 async fn nanoseconds_for_each_call_of_an_echo() {
-    let engine = compiling_engine(&EngineConfig::default(), EngineVariant::Synchronous).unwrap();
+    let engine = compiling_engine(&EngineConfig::default(), EngineVariant::PLAIN).unwrap();
     let field = |name: &str, ty| Field { name: name.into(), ty };
     let record = Type::Record(
         [
