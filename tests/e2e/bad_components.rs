@@ -43,6 +43,9 @@ fn what_is_no_grain_is_refused_by_name_and_others_go_on() {
     assert_eq!(deployments.as_array().unwrap().len(), 1, "{deployments}");
 }
 
+/// A deploy that takes longer hangs. The bound of the compiler is 30 s and 10 s for each MiB.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
+
 /// Changed components that are deployed.
 const CHANGED_COMPONENTS: u64 = 150;
 
@@ -70,7 +73,7 @@ fn changed_components_are_served_or_refused_with_a_reason() {
         }
     }
     println!("{CHANGED_COMPONENTS} deployed: {served} served, {refused} refused, slowest {slowest:.1?}");
-    assert!(slowest <= Duration::from_secs(30), "{slowest:?}");
+    assert!(slowest <= ANSWERED_WITHIN, "{slowest:?}");
     silo.deploy(&["account"]);
     assert_eq!(silo.cli(&["call", "account/a", "balance"]).ok(), "0");
     assert!(!silo.log().contains("panicked at host"), "the host panicked");

@@ -15,8 +15,8 @@ mod registry;
 
 use std::time::Duration;
 
-/// The time that one case may take.
-const CASE_TIME_MAX: Duration = Duration::from_secs(5);
+/// A case that takes longer hangs. Cases take milliseconds; the machine may be busy.
+const CASE_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// The longest text of an error, in bytes.
 const ERROR_BYTES_MAX: usize = 4 << 10;

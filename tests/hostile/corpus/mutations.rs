@@ -60,7 +60,7 @@ async fn compile_sample(accepted: &[Vec<u8>]) {
     let (mut linked, mut refused) = (0, 0);
     for bytes in accepted.iter().step_by((accepted.len() / COMPILE_SAMPLE).max(1)) {
         let inspection = inspect(bytes).unwrap();
-        let outcome = match compiler.compile(bytes, inspection.engine()).await {
+        let outcome = match compiler.compile(bytes, inspection.engine(&BTreeMap::new())).await {
             Ok(component) => Class::new(engine.clone(), &inspection, &component, &BTreeMap::new())
                 .map(|_| ())
                 .map_err(|error| error.to_string()),

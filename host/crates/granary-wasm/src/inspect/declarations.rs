@@ -1,8 +1,8 @@
 //! Bounds on a component's declarations, from the raw sections: how deep things nest, and how many there are.
 //!
-//! This runs before any library builds something of them. The libraries read types within types by recursion, without
-//! a bound, so a type that nests a million deep would end the process; and what they build takes more than linear time
-//! in the number of declarations. Here types are walked with a stack of our own.
+//! This runs before any library builds something of them, as a precaution. Libraries read types within types by
+//! recursion, whose depth an attacker would choose, and what they build may take more than linear time in the number
+//! of declarations. Here types are walked with a stack of our own.
 
 use wasmparser::{
     BinaryReader, ComponentAlias, ComponentDefinedType, ComponentExternName, ComponentImport, ComponentType,
