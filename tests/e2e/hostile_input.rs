@@ -60,13 +60,16 @@ fn attack(silo: &Silo, what: &str, run: impl Fn(&str)) {
     assert_eq!(silo.cli(&["call", "counter/a", "increment", "0"]).ok(), "0");
 }
 
-/// Each of so many attacks may have made each port say one line. Counted at the end, since a line may be written
-/// a moment after its connection was closed.
-fn assert_quiet(silo: &Silo, attacks: usize) {
+/// Lines that one speaker may have logged about all attacks. One of each kind in a few seconds is the rule; an attack
+/// of 1 000 connections on a busy machine takes more than those.
+const LOG_LINES_MAX: usize = 20;
+
+/// No attack made a port say a line for each connection.
+fn assert_quiet(silo: &Silo) {
     let log = silo.log();
     for speaker in ["granary_net", "\"edge\":\"Gateway\"", "\"edge\":\"Admin\""] {
         let lines: Vec<&str> = log.lines().filter(|line| line.contains(speaker)).collect();
-        assert!(lines.len() <= attacks, "{speaker} said more than {attacks} lines: {lines:#?}");
+        assert!(lines.len() <= LOG_LINES_MAX, "{speaker} said too many lines: {lines:#?}");
     }
 }
 
@@ -94,7 +97,7 @@ fn random_bytes_and_lying_frames_end_their_connection() {
         let _ = stream.write_all(&[1; 1024]);
         let _ = assert_closed(stream, since, "a frame of 4 GiB");
     });
-    assert_quiet(&silo, 2);
+    assert_quiet(&silo);
 }
 
 #[test]
@@ -118,7 +121,7 @@ fn half_open_and_idle_connections_are_closed() {
             streams.into_iter().map(|(stream, since)| assert_closed(stream, since, "an idle connection"));
         println!("{port}: idle connections: the last closed after {:.1?}", last.max().unwrap());
     });
-    assert_quiet(&silo, 2);
+    assert_quiet(&silo);
 }
 
 /// Valid requests to the edges, and a valid first word to a silo of another cluster.
