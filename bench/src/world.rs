@@ -72,7 +72,7 @@ impl World {
         };
         let compiler = Compiler::open(&engine, &config)?;
         let inspection = granary_wasm::inspect::inspect(&bytes).map_err(|error| anyhow!("{error}"))?;
-        let native = runtime.block_on(compiler.compile(&bytes, inspection.engine()))?;
+        let native = runtime.block_on(compiler.compile(&bytes, inspection.engine(&BTreeMap::new())))?;
         let class: Arc<dyn GrainClass> = Class::new(engine, &inspection, &native, &BTreeMap::new())?;
         let directory = Arc::new(MemoryDirectory::default());
         let types = OneType { me: silo(1), class: Arc::clone(&class) };

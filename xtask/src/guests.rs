@@ -19,6 +19,7 @@ const GUESTS: [&str; 10] = [
     "account",
     "counter",
     "evil",
+    "evil-life",
     "mismatch",
     "pinger",
     "presence-game",

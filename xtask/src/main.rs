@@ -23,6 +23,7 @@ Usage: cargo xtask COMMAND
   demo                                  two silos, a migration and a crash, on this machine
   bench [--json] [--quick] [ROW...]     measure an optimised build beside what it is compared with
   test [--long] [FILTER...]             set up, then run every check and all tests
+  fuzz [--seconds N]                    every decoder over fresh inputs, a minute in all by default
   ci                                    what continuous integration runs: test
   help                                  this text
 ";
@@ -47,6 +48,7 @@ enum Command {
     Demo,
     Bench(Vec<String>),
     Test(checks::Options),
+    Fuzz { seconds: u64 },
     Help,
 }
 
@@ -64,6 +66,10 @@ fn parse(args: &[String]) -> Result<Command> {
         ("tidy", []) => Command::Tidy,
         ("demo", []) => Command::Demo,
         ("bench", options) => Command::Bench(parse_bench(options)?),
+        ("fuzz", []) => Command::Fuzz { seconds: 60 },
+        ("fuzz", ["--seconds", seconds]) => Command::Fuzz {
+            seconds: seconds.parse().with_context(|| format!("`{seconds}` is no number of seconds"))?,
+        },
         ("ci", []) => Command::Test(checks::Options::default()),
         ("test", options) => Command::Test(parse_test(options)?),
         ("help" | "--help" | "-h", _) => Command::Help,
@@ -106,6 +112,7 @@ fn run(command: Command) -> Result<()> {
         Command::Demo => demo::run(),
         Command::Bench(options) => bench::run(&options),
         Command::Test(options) => checks::run(&options),
+        Command::Fuzz { seconds } => checks::fuzz(seconds),
         Command::Help => {
             eprint!("{USAGE}");
             Ok(())
@@ -132,6 +139,7 @@ mod tests {
             if options.long && options.filters == ["a", "b"]));
         assert!(matches!(parsed("bench --quick local").unwrap(), Command::Bench(options)
             if options == ["--quick", "local"]));
+        assert!(matches!(parsed("fuzz --seconds 5").unwrap(), Command::Fuzz { seconds: 5 }));
         assert!(
             matches!(parsed("ci").unwrap(), Command::Test(options) if !options.long && options.filters.is_empty())
         );
@@ -139,7 +147,15 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_is_named_and_the_usage_shown() {
-        for line in ["", "tset", "guests --all", "test --log", "setup --wasip2 apt", "bench --fast"] {
+        for line in [
+            "",
+            "tset",
+            "guests --all",
+            "test --log",
+            "fuzz --seconds x",
+            "setup --wasip2 apt",
+            "bench --fast",
+        ] {
             assert!(parsed(line).is_err(), "{line}");
         }
         let error = parsed("tset x").unwrap_err().to_string();
