@@ -76,8 +76,8 @@ fn request_bytes() -> Result<usize> {
     let request = Request::Invoke(CallRequest {
         to: grain("far-0")?,
         method: MethodRef {
-            interface: "granary-tests:pinger/pinger".to_owned(),
-            method: "echo".to_owned(),
+            interface: "granary-tests:pinger/pinger".into(),
+            method: "echo".into(),
             hash: Digest::of(b"echo"),
         },
         args: vec![1],
