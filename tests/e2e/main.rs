@@ -12,6 +12,7 @@ mod bad_components;
 mod bad_requests;
 mod bank;
 mod concurrent;
+mod denied;
 mod dev;
 mod doctor;
 mod evil;

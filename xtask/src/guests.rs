@@ -15,9 +15,10 @@ use crate::workspace::{self, Package};
 use crate::{process, report};
 
 /// Every guest package. Its component is named after it.
-const GUESTS: [&str; 9] = [
+const GUESTS: [&str; 10] = [
     "account",
     "counter",
+    "denied",
     "evil",
     "mismatch",
     "presence-game",
