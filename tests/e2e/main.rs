@@ -17,6 +17,7 @@ mod dev;
 mod doctor;
 mod evil;
 mod first_steps;
+mod grants;
 mod hostile_input;
 mod languages;
 mod manifest;

@@ -15,11 +15,12 @@ use crate::workspace::{self, Package};
 use crate::{process, report};
 
 /// Every guest package. Its component is named after it.
-const GUESTS: [&str; 10] = [
+const GUESTS: [&str; 11] = [
     "account",
     "counter",
     "denied",
     "evil",
+    "fetcher",
     "mismatch",
     "presence-game",
     "presence-player",

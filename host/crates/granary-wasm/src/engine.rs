@@ -13,6 +13,7 @@ use std::time::Duration;
 use wasmtime::{Config, Engine, EngineWeak, MemoryCreator, OptLevel, StackCreator, WasmFeatures};
 
 use crate::arena::{MemoryArena, StackArena};
+use crate::outgoing::{Outgoing, OutgoingStats};
 
 /// Virtual address space reserved for each linear memory, in bytes: with it, bounds checks cost nothing.
 pub const MEMORY_RESERVATION_BYTES: u64 = 4 << 30;
@@ -126,6 +127,8 @@ impl EngineVariant {
 pub struct WasmEngine {
     engines: [Engine; 4],
     tick: Duration,
+    /// What the grains of the silo share when they send requests.
+    outgoing: Arc<Outgoing>,
 }
 
 impl std::fmt::Debug for WasmEngine {
@@ -157,7 +160,17 @@ impl WasmEngine {
                 }
             })
             .map_err(EngineError::Ticker)?;
-        Ok(Self { engines, tick })
+        Ok(Self { engines, tick, outgoing: Arc::default() })
+    }
+
+    /// What grains sent to granted hosts since the start.
+    #[must_use]
+    pub fn outgoing_stats(&self) -> OutgoingStats {
+        self.outgoing.counters.snapshot()
+    }
+
+    pub(crate) fn outgoing(&self) -> &Arc<Outgoing> {
+        &self.outgoing
     }
 
     /// How many epochs `cpu` is, at least one.

@@ -9,7 +9,9 @@ use tokio::sync::Semaphore;
 use wasmtime::component::{GuestTaskId, ResourceTable};
 use wasmtime::{ResourceLimiter, StoreContextMut, UpdateDeadline};
 
+use crate::grants::Grants;
 use crate::guest_log::{GuestLog, Stream};
+use crate::outgoing::{Outgoing, Requests};
 
 /// Handles of host resources (streams, pollables) that one activation may hold.
 pub(crate) const HANDLES_MAX: usize = 1_000;
@@ -49,6 +51,11 @@ pub(crate) struct HostState {
     pub(crate) log: GuestLog,
     /// The largest encoded arguments of an outgoing call.
     pub(crate) value_bytes_max: usize,
+    /// What the deployment grants.
+    pub(crate) grants: Arc<Grants>,
+    pub(crate) outgoing_http: Arc<Outgoing>,
+    /// The outgoing requests, once there was one.
+    requests: Option<Box<Requests>>,
 }
 
 /// The turn that runs, or ran last.
@@ -77,7 +84,13 @@ pub(crate) struct MemoryLimiter {
 }
 
 impl HostState {
-    pub(crate) fn new(host: Arc<dyn ActivationHost>, limits: &Limits, ticks_max: u64) -> Self {
+    pub(crate) fn new(
+        host: Arc<dyn ActivationHost>,
+        limits: &Limits,
+        ticks_max: u64,
+        grants: Arc<Grants>,
+        outgoing_http: Arc<Outgoing>,
+    ) -> Self {
         let mut handles = ResourceTable::new();
         handles.set_max_capacity(HANDLES_MAX);
         Self {
@@ -95,7 +108,16 @@ impl HostState {
             denied_handles: 0,
             log: GuestLog::new(),
             value_bytes_max: usize::try_from(limits.value_bytes_max).unwrap_or(usize::MAX),
+            grants,
+            outgoing_http,
+            requests: None,
         }
+    }
+
+    /// The activation's outgoing requests.
+    pub(crate) fn requests(&mut self) -> &mut Requests {
+        let Self { requests, outgoing_http, .. } = self;
+        requests.get_or_insert_with(|| Box::new(Requests::new(Arc::clone(outgoing_http))))
     }
 
     /// Prepares for a turn that runs alone.
