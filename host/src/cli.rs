@@ -20,6 +20,7 @@ mod new;
 mod openapi;
 mod output;
 mod silo;
+mod tls;
 mod top;
 mod wit;
 
@@ -84,6 +85,8 @@ enum Verb {
     Doctor(doctor::DoctorArgs),
     /// Print a script that completes verbs and flags in a shell.
     Completions(completions::CompletionsArgs),
+    /// Make certificates for silos.
+    Tls(tls::TlsArgs),
     /// Show Granary at work: two silos, a migration, a crash.
     Demo(demo::DemoArgs),
     /// Compile a component in this process; what a silo runs as its bounded child.
@@ -100,6 +103,9 @@ pub(crate) struct Target {
     /// The file with the admin API's token; GRANARY_TOKEN holds the token itself.
     #[arg(long, env = "GRANARY_TOKEN_FILE", value_name = "FILE")]
     pub(crate) token_file: Option<std::path::PathBuf>,
+    /// For an https:// URL: the certificates of the CAs to trust, in PEM form.
+    #[arg(long, env = "GRANARY_CA_FILE", value_name = "FILE")]
+    pub(crate) ca_file: Option<std::path::PathBuf>,
 }
 
 /// How a listing is printed.
@@ -172,6 +178,7 @@ impl Cli {
             Verb::Wit(args) => wit::run(&args),
             Verb::Doctor(args) => doctor::run(&args),
             Verb::Completions(args) => completions::run(&args),
+            Verb::Tls(args) => tls::run(&args),
             Verb::Demo(args) => demo::run(&args),
             Verb::CompileComponent => return granary_wasm::artifact::child_main(),
         };

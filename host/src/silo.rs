@@ -18,6 +18,7 @@ mod parts;
 mod peers;
 mod process;
 mod start;
+mod tls;
 mod types;
 
 use std::net::SocketAddr;

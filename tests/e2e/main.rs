@@ -27,5 +27,6 @@ mod openapi;
 mod presence;
 mod security;
 mod silo_life;
+mod tls;
 mod top;
 mod values;

@@ -5,7 +5,9 @@
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use granary_wit::{GRAIN_VERSION, Interface, derive_package, is_grain_interface, push_grain_package};
+use granary_wit::{
+    ContractTypes, GRAIN_VERSION, Interface, derive_package, is_grain_interface, push_grain_package,
+};
 use proc_macro2::Span;
 use syn::{Error, LitStr};
 use wit_parser::{Function, FunctionKind, InterfaceId, PackageId, PackageName, Resolve, WorldId};
@@ -234,7 +236,7 @@ fn reference(
     let short = interface_name(resolve, id).to_owned();
     let package = resolve.interfaces.get(id).and_then(|interface| interface.package);
     let package = package.ok_or_else(|| refuse("the interface is in no package".to_owned()))?;
-    let derived = derive_package(resolve, package)
+    let derived = derive_package(resolve, package, ContractTypes::Used)
         .ok_or_else(|| refuse(format!("no references can be made for `{}`", name.value())))?;
     if let Some((_, reason)) = derived.skipped.iter().find(|(skipped, _)| *skipped == short) {
         return Err(refuse(format!("no references can be made for `{}`: {reason}", name.value())));

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde_json::Value;
+use ureq::tls::{Certificate, RootCerts, TlsConfig};
 
 use super::{CliError, Target};
 use crate::exit_code;
@@ -33,13 +34,21 @@ impl Client {
     pub(crate) fn with_timeout(target: &Target, timeout: Duration) -> Result<Self, CliError> {
         let base = target.admin.trim_end_matches('/');
         let base = if base.contains("://") { base.to_owned() } else { format!("http://{base}") };
-        if !base.starts_with("http://") {
+        let secure = base.starts_with("https://");
+        if !secure && !base.starts_with("http://") {
             return Err(CliError::new(
                 exit_code::CONFIG,
-                format!("--admin is an http URL, such as http://127.0.0.1:11112, not {}", target.admin),
+                format!(
+                    "--admin is an http or https URL, such as http://127.0.0.1:11112, not {}",
+                    target.admin
+                ),
             ));
         }
-        let agent = ureq::Agent::config_builder()
+        let mut builder = ureq::Agent::config_builder();
+        if secure {
+            builder = builder.tls_config(trust(target)?);
+        }
+        let agent = builder
             .http_status_as_error(false)
             .timeout_connect(Some(Duration::from_secs(5)))
             .timeout_global(Some(timeout))
@@ -124,6 +133,10 @@ impl Client {
                 exit_code::FAILED,
                 format!("{} did not answer in time; what was asked may have happened", self.base),
             ),
+            ureq::Error::Io(error) if error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()) => {
+                let why = granary_tls::explain_io(error);
+                CliError::new(exit_code::UNAVAILABLE, format!("TLS with {} failed: {why}", self.base))
+            }
             error => CliError::new(
                 exit_code::UNAVAILABLE,
                 format!(
@@ -134,6 +147,23 @@ impl Client {
             ),
         }
     }
+}
+
+/// What an https URL needs: the CAs of `--ca-file`, and no others.
+fn trust(target: &Target) -> Result<TlsConfig, CliError> {
+    let config = |message: String| CliError::new(exit_code::CONFIG, message);
+    let Some(path) = &target.ca_file else {
+        return Err(config(format!(
+            "{} needs --ca-file FILE (or GRANARY_CA_FILE) with the CA of the silo's certificate",
+            target.admin
+        )));
+    };
+    let roots = granary_tls::read_certificates(path).map_err(|error| config(error.to_string()))?;
+    let roots: Vec<_> = roots.iter().map(|root| Certificate::from_der(root).to_owned()).collect();
+    Ok(TlsConfig::builder()
+        .root_certs(RootCerts::new_with_certs(&roots))
+        .unversioned_rustls_crypto_provider(granary_tls::provider())
+        .build())
 }
 
 /// The token of `--token-file`, else that of `GRANARY_TOKEN`.

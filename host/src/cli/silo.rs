@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use granary_tls::{EdgeFiles, LinkFiles};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
 use super::{CliError, output};
@@ -42,6 +43,21 @@ pub(crate) struct SiloArgs {
     /// The token that the admin API asks for: 16 to 512 bytes in a file that only its owner can read.
     #[arg(long, env = "GRANARY__SILO__ADMIN_TOKEN_FILE", value_name = "FILE")]
     admin_token_file: Option<PathBuf>,
+    /// This silo's certificate for links to other silos, in PEM form; `granary tls init` makes one.
+    #[arg(long, env = "GRANARY__SILO__TLS_CERT", value_name = "FILE", requires_all = ["tls_key", "tls_ca"])]
+    tls_cert: Option<PathBuf>,
+    /// The certificate's private key, in a file that only its owner can read.
+    #[arg(long, env = "GRANARY__SILO__TLS_KEY", value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// The CA of the cluster: silos without a certificate of it are refused.
+    #[arg(long, env = "GRANARY__SILO__TLS_CA", value_name = "FILE", requires = "tls_cert")]
+    tls_ca: Option<PathBuf>,
+    /// The certificate of the gateway and the admin port, which then speak HTTPS.
+    #[arg(long, env = "GRANARY__SILO__HTTP_TLS_CERT", value_name = "FILE", requires = "http_tls_key")]
+    http_tls_cert: Option<PathBuf>,
+    /// That certificate's private key, in a file that only its owner can read.
+    #[arg(long, env = "GRANARY__SILO__HTTP_TLS_KEY", value_name = "FILE", requires = "http_tls_cert")]
+    http_tls_key: Option<PathBuf>,
     /// Listen beyond loopback without protection.
     #[arg(long)]
     insecure: bool,
@@ -56,6 +72,11 @@ pub(crate) struct SiloArgs {
 pub(crate) fn run(args: SiloArgs) -> Result<(), CliError> {
     telemetry::init();
     raise_descriptor_limit();
+    let link_tls = match (args.tls_cert, args.tls_key, args.tls_ca) {
+        (Some(cert), Some(key), Some(ca)) => Some(LinkFiles { cert, key, ca }),
+        _ => None,
+    };
+    let http_tls = args.http_tls_cert.zip(args.http_tls_key).map(|(cert, key)| EdgeFiles { cert, key });
     let config = SiloConfig {
         name: args.name,
         data: args.data,
@@ -64,6 +85,8 @@ pub(crate) fn run(args: SiloArgs) -> Result<(), CliError> {
         gateway: args.gateway,
         admin: args.admin,
         admin_token_file: args.admin_token_file,
+        link_tls,
+        http_tls,
         insecure: args.insecure,
         ready_file: args.ready_file,
         drain_deadline: args.drain_deadline,
@@ -83,6 +106,7 @@ pub(crate) fn run(args: SiloArgs) -> Result<(), CliError> {
 
 async fn serve(config: SiloConfig) -> Result<(), CliError> {
     let drain_deadline = config.drain_deadline;
+    let scheme = if config.http_tls.is_some() { "https" } else { "http" };
     // As a whole path: a silo started in another folder is another cluster, and should be seen to be.
     let data = std::path::absolute(&config.data).unwrap_or_else(|_| config.data.clone());
     let mut signals = Signals::new()?;
@@ -92,7 +116,7 @@ async fn serve(config: SiloConfig) -> Result<(), CliError> {
     };
     let addresses = silo.addresses();
     let told = output::data(&format!(
-        "silo {} is ready: listen {}, gateway http://{}, admin http://{}, data {}",
+        "silo {} is ready: listen {}, gateway {scheme}://{}, admin {scheme}://{}, data {}",
         addresses.name,
         addresses.listen,
         addresses.gateway,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
-use granary_wit::DerivedPackage;
+use granary_wit::{ContractTypes, DerivedPackage};
 use wit_parser::{PackageId, Resolve};
 
 use super::{CliError, output};
@@ -19,7 +19,8 @@ enum WitVerb {
     /// Write the package through which other grains call a contract's grain interfaces, into FOLDER/deps.
     ///
     /// For acme:bank/account it is acme:bank-refs/account, with the target as first parameter, and
-    /// account-send and account-async beside it. Rust grains do not need it: the SDK derives it itself.
+    /// account-send and account-async beside it. It has copies of the contract's types, so that it needs
+    /// granary:grain alone. Rust grains do not need it: the SDK derives it itself.
     Refs {
         /// The folder with the contract's .wit files.
         #[arg(default_value = "wit")]
@@ -27,6 +28,10 @@ enum WitVerb {
         /// Write here instead of `deps/` in the contract's folder; `-` prints.
         #[arg(long, value_name = "FOLDER")]
         out: Option<PathBuf>,
+        /// Use the contract's own types instead of copies, for tools that leave the contract's functions out of the
+        /// component's imports.
+        #[arg(long)]
+        use_types: bool,
     },
     /// Write Granary's own contract package, `granary:grain`, into a folder.
     Grain {
@@ -38,8 +43,9 @@ enum WitVerb {
 
 pub(crate) fn run(args: &WitArgs) -> Result<(), CliError> {
     match &args.verb {
-        WitVerb::Refs { folder, out } => {
-            let package = derive(folder)?;
+        WitVerb::Refs { folder, out, use_types } => {
+            let types = if *use_types { ContractTypes::Used } else { ContractTypes::Copied };
+            let package = derive(folder, types)?;
             for (interface, reason) in &package.skipped {
                 output::note(&format!("{interface} is no grain interface: {reason}"));
             }
@@ -60,19 +66,26 @@ pub(crate) fn run(args: &WitArgs) -> Result<(), CliError> {
     }
 }
 
-/// Writes the contract in `folder`, whose types the derived package uses, and its derived package into `deps`.
+/// Writes the derived package of the contract in `folder` into `deps`.
 pub(super) fn write_refs(folder: &Path, deps: &Path) -> Result<(), CliError> {
-    let package = derive(folder)?;
+    let package = derive(folder, ContractTypes::Copied)?;
+    put(&deps.join(&package.file_name), &package.text)
+}
+
+/// Copies the contract in `folder` into `deps`.
+pub(super) fn copy_contract(folder: &Path, deps: &Path) -> Result<(), CliError> {
+    let (resolve, package) = read(folder)?;
+    let name = resolve.packages.get(package).map(|it| format!("{}-{}", it.name.namespace, it.name.name));
+    let name = name.unwrap_or_else(|| "contract".to_owned());
     let cannot = |error: std::io::Error| CliError::data(format!("cannot read {}: {error}", folder.display()));
-    let name = package.file_name.trim_end_matches("-refs.wit");
     for entry in std::fs::read_dir(folder).map_err(cannot)? {
         let path = entry.map_err(cannot)?.path();
         if let (Some("wit"), Some(file)) = (path.extension().and_then(|it| it.to_str()), path.file_name()) {
             let text = std::fs::read_to_string(&path).map_err(cannot)?;
-            put(&deps.join(name).join(file), &text)?;
+            put(&deps.join(&name).join(file), &text)?;
         }
     }
-    put(&deps.join(&package.file_name), &package.text)
+    Ok(())
 }
 
 /// Writes the contract package into a folder.
@@ -81,14 +94,24 @@ pub(super) fn write_grain(folder: &Path) -> Result<(), CliError> {
 }
 
 /// The derived package of the contract in a folder.
-fn derive(folder: &Path) -> Result<DerivedPackage, CliError> {
+fn derive(folder: &Path, types: ContractTypes) -> Result<DerivedPackage, CliError> {
+    let (resolve, package) = read(folder)?;
+    granary_wit::derive_package(&resolve, package, types).ok_or_else(|| {
+        CliError::data(format!(
+            "{}: the package has no interface that a grain could export",
+            folder.display()
+        ))
+    })
+}
+
+/// Reads a contract, which may carry `granary:grain` among its dependencies or leave it to this command.
+fn read(folder: &Path) -> Result<(Resolve, PackageId), CliError> {
     if !folder.is_dir() {
         return Err(CliError::data(format!(
             "{} is no folder: name the one with the .wit files",
             folder.display()
         )));
     }
-    let named = |error: String| CliError::data(format!("{}: {error}", folder.display()));
     let parse = |with_grain: bool| -> Result<(Resolve, PackageId), String> {
         let mut resolve = Resolve::default();
         if with_grain {
@@ -97,10 +120,9 @@ fn derive(folder: &Path) -> Result<DerivedPackage, CliError> {
         let (package, _) = resolve.push_dir(folder).map_err(|error| format!("{error:#}"))?;
         Ok((resolve, package))
     };
-    // A contract may carry granary:grain among its dependencies, or leave it to this command.
-    let (resolve, package) = parse(true).or_else(|error| parse(false).map_err(|_| error)).map_err(named)?;
-    granary_wit::derive_package(&resolve, package)
-        .ok_or_else(|| named("the package has no interface that a grain could export".to_owned()))
+    parse(true)
+        .or_else(|error| parse(false).map_err(|_| error))
+        .map_err(|error| CliError::data(format!("{}: {error}", folder.display())))
 }
 
 fn write(target: Option<PathBuf>, text: &str) -> Result<(), CliError> {

@@ -4,6 +4,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use granary_tls::{EdgeFiles, LinkFiles};
+
 /// The ports that a first silo takes when nothing is said; a second one on the host takes the next ten, and so on.
 const DEFAULT_PORTS: Ports = Ports { gateway: 11_110, listen: 11_111, admin: 11_112 };
 
@@ -33,6 +35,10 @@ pub struct SiloConfig {
     pub admin: Option<SocketAddr>,
     /// The file with the token that the admin API asks for.
     pub admin_token_file: Option<PathBuf>,
+    /// Mutual TLS for silo links; all silos of a cluster have it, or none.
+    pub link_tls: Option<LinkFiles>,
+    /// HTTPS at the gateway and the admin port.
+    pub http_tls: Option<EdgeFiles>,
     /// Listen beyond loopback although silo links, or the admin API, are not protected.
     pub insecure: bool,
     /// Written, as JSON, when the silo is ready.
@@ -51,6 +57,8 @@ impl Default for SiloConfig {
             gateway: None,
             admin: None,
             admin_token_file: None,
+            link_tls: None,
+            http_tls: None,
             insecure: false,
             ready_file: None,
             drain_deadline: Duration::from_secs(25),
@@ -70,7 +78,7 @@ pub enum ListenError {
     )]
     DefaultsInUse,
     #[error(
-        "--listen {address} is not a loopback address, and silo links are not protected: use 127.0.0.1, or say --insecure if the network is trusted"
+        "--listen {address} is not a loopback address, and silo links are not protected: give them TLS with --tls-cert, --tls-key and --tls-ca (`granary tls init` makes them), use 127.0.0.1, or say --insecure if the network is trusted"
     )]
     LinksExposed { address: SocketAddr },
     #[error(
@@ -159,7 +167,9 @@ impl SiloConfig {
         let exposed = |address: Option<SocketAddr>| {
             address.filter(|address| !address.ip().is_loopback() && !self.insecure)
         };
-        if let Some(address) = exposed(self.listen) {
+        if self.link_tls.is_none()
+            && let Some(address) = exposed(self.listen)
+        {
             return Err(ListenError::LinksExposed { address });
         }
         if self.admin_token_file.is_none()
@@ -225,7 +235,11 @@ mod tests {
         assert!(config.check_exposure().is_ok());
         config.listen = Some("192.0.2.1:0".parse().unwrap());
         assert!(matches!(config.bind(), Err(ListenError::LinksExposed { .. })), "a token protects no link");
+        let (cert, key, ca) = (PathBuf::from("cert"), PathBuf::from("key"), PathBuf::from("ca"));
+        config.link_tls = Some(LinkFiles { cert, key, ca });
+        assert!(config.check_exposure().is_ok(), "TLS protects links");
         config.admin_token_file = None;
+        config.link_tls = None;
         config.insecure = true;
         assert!(config.check_exposure().is_ok());
         config.listen = everywhere;

@@ -28,6 +28,7 @@ use super::manifests;
 use super::membership::{self, MembershipParts, Standing};
 use super::parts::{Parts, PartsCell};
 use super::peers::NetPeers;
+use super::tls::Identities;
 use super::types::TypeRegistry;
 use super::{Addresses, Silo, StartError, Switches, random_seed};
 
@@ -53,20 +54,26 @@ pub(super) async fn start(config: SiloConfig) -> Result<Silo, StartError> {
     // Before anything is bound or opened: a credential that cannot be read is no reason to start without it.
     let token = config.admin_token_file.as_deref().map(AdminToken::read).transpose().map_err(config_error)?;
     let listeners = config.bind().map_err(config_error)?;
+    let listen = listeners.listen.local_addr().map_err(internal)?.ip().to_canonical();
+    let identities = Identities::load(&config, listen).map_err(config_error)?;
     // The store first: it checks the format and the rights of the data directory as a whole.
     let store = SqliteStore::open(&config.data, OpenOptions::default()).map_err(config_error)?;
     let (name, home) = open_home(&config)?;
     let addresses = addresses(&name, &listeners).map_err(internal)?;
-    let me = SiloAddress {
-        ip: addresses.listen.ip().to_canonical(),
-        port: addresses.listen.port(),
-        generation: home.generation,
-    };
+    let me = SiloAddress { ip: listen, port: addresses.listen.port(), generation: home.generation };
     let switches = Switches::default();
     let tracker = TaskTracker::new();
-    let boot = Boot { config: &config, name: &name, me, addresses: &addresses, store: &store };
+    let boot = Boot {
+        config: &config,
+        name: &name,
+        me,
+        addresses: &addresses,
+        store: &store,
+        identities: &identities,
+    };
     let parts = boot.parts(listeners.listen, &switches, &tracker)?;
-    let access = EdgeAccess { token };
+    identities.follow(&tracker, &switches.rest);
+    let access = EdgeAccess { token, tls: identities.http.clone() };
     let edges = edges(&parts, (listeners.gateway, listeners.admin), &access, &switches, &tracker)
         .map_err(internal)?;
     let silo = Silo {
@@ -119,6 +126,7 @@ struct Boot<'a> {
     me: SiloAddress,
     addresses: &'a Addresses,
     store: &'a SqliteStore,
+    identities: &'a Identities,
 }
 
 impl Boot<'_> {
@@ -135,6 +143,7 @@ impl Boot<'_> {
                 cluster: self.config.cluster.clone(),
                 me: self.me,
                 name: self.name.to_owned(),
+                tls: self.identities.link.clone(),
                 limits: NetLimits::default(),
             },
             listener,

@@ -8,6 +8,7 @@ mod admin;
 mod gateway;
 mod problem;
 mod routes;
+mod secure;
 mod server;
 
 use granary_core::hosting::{BoxFuture, CallError, TextFormat};

@@ -10,13 +10,15 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
+use granary_tls::EdgeTls;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderValue, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::server::graceful::{GracefulShutdown, Watcher};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -24,7 +26,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::access::AdminToken;
 use crate::problem::Problem;
-use crate::{Backend, admin, gateway, routes};
+use crate::{Backend, admin, gateway, routes, secure};
 
 /// Which edge a server is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,6 +77,8 @@ impl EdgeLimits {
 pub struct EdgeAccess {
     /// What every request to the admin edge must bring, health and version excepted. The gateway ignores it.
     pub token: Option<AdminToken>,
+    /// HTTPS instead of HTTP.
+    pub tls: Option<Arc<EdgeTls>>,
 }
 
 /// What an edge counts.
@@ -208,6 +212,28 @@ fn accept(
     };
     shared.stats.connections.fetch_add(1, Ordering::Relaxed);
     let _ = stream.set_nodelay(true);
+    let (shared, watcher) = (Arc::clone(shared), graceful.watcher());
+    tracker.spawn(async move {
+        let _permit = permit;
+        let served = match &shared.access.tls {
+            None => serve(&shared, stream, watcher).await,
+            Some(tls) => match secure::accept(tls, stream, shared.limits.header_timeout).await {
+                Ok(stream) => serve(&shared, stream, watcher).await,
+                Err(why) => Err(why),
+            },
+        };
+        if let Err(why) = served {
+            shared.stats.connections_refused.fetch_add(1, Ordering::Relaxed);
+            shared.quiet.note(&format!("closed a connection of {peer}: {why}"));
+        }
+    });
+}
+
+/// Serves the requests of one connection until it ends.
+async fn serve<S>(shared: &Arc<Shared>, stream: S, watcher: Watcher) -> Result<(), String>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
     let service = {
         let shared = Arc::clone(shared);
         service_fn(move |request| {
@@ -221,15 +247,7 @@ fn accept(
         .max_buf_size(32 << 10)
         .max_headers(64)
         .serve_connection(TokioIo::new(stream), service);
-    let connection = graceful.watch(connection);
-    let shared = Arc::clone(shared);
-    tracker.spawn(async move {
-        let _permit = permit;
-        if let Err(error) = connection.await {
-            shared.stats.connections_refused.fetch_add(1, Ordering::Relaxed);
-            shared.quiet.note(&format!("closed a connection of {peer}: {error}"));
-        }
-    });
+    watcher.watch(connection).await.map_err(|error| error.to_string())
 }
 
 type Reply = Response<Full<Bytes>>;

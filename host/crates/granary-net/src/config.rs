@@ -1,8 +1,10 @@
 //! What a network is started with, and every bound of it.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use granary_core::id::SiloAddress;
+use granary_tls::LinkTls;
 
 /// Who this silo is on the network.
 #[derive(Debug, Clone)]
@@ -13,13 +15,15 @@ pub struct NetConfig {
     pub me: SiloAddress,
     /// This silo's name, for the other side's log. At most 256 bytes.
     pub name: String,
+    /// Mutual TLS on all connections, both ways; `None`: plain TCP.
+    pub tls: Option<Arc<LinkTls>>,
     pub limits: NetLimits,
 }
 
 /// The bounds of a network. The defaults suit a cluster in one place.
 #[derive(Debug, Clone)]
 pub struct NetLimits {
-    /// How long a new connection may take for its handshake. Below 5 s, so that a silent one is gone by then.
+    /// How long a new connection may take for its handshake, TLS included. Below 5 s, so that a silent one is gone by then.
     pub handshake_timeout: Duration,
     /// How long the TCP connect to a peer may take.
     pub connect_timeout: Duration,

@@ -14,6 +14,7 @@ use crate::frame::{Frame, FrameKind, encode, encode_empty, encode_id, set_remain
 use crate::handshake::{Hello, HelloAck};
 use crate::link::{Link, Outgoing};
 use crate::network::Shared;
+use crate::secure;
 use crate::transport::{Ended, FrameReader, FrameWriter};
 
 /// How long the rest of the queue and the goodbye may take when this silo closes a connection.
@@ -118,10 +119,9 @@ async fn greet(
     socket: TcpStream,
 ) -> Result<(FrameReader, FrameWriter), String> {
     let config = &shared.config;
-    socket.set_nodelay(true).map_err(|err| err.to_string())?;
-    let (read, write) = socket.into_split();
-    let mut reader = FrameReader::new(read, Arc::clone(&shared.stats));
-    let mut writer = FrameWriter::new(write, config.limits.silence_max, Arc::clone(&shared.stats));
+    let opened = secure::connect(config.tls.as_deref(), socket, link.peer).await?;
+    let mut reader = FrameReader::new(opened.read, Arc::clone(&shared.stats));
+    let mut writer = FrameWriter::new(opened.write, config.limits.silence_max, Arc::clone(&shared.stats));
     let hello = Hello::new(&config.cluster, config.me, &config.name, link.peer, link.lane);
     let hello = encode(FrameKind::Hello, &hello).map_err(|_| "the hello is too long".to_owned())?;
     writer.write(&hello).await.map_err(|err| err.to_string())?;

@@ -64,6 +64,8 @@ pub(crate) enum Refusal {
     WrongIncarnation { is: SiloAddress, meant: SiloAddress },
     #[error("{0} is dead in the membership: it must not speak any more")]
     Dead(SiloAddress),
+    #[error("the certificate does not name the address of {0}")]
+    WrongCertificate(SiloAddress),
 }
 
 impl Hello {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use granary_core::id::SiloAddress;
 use granary_core::wire::{Request, Response};
+use granary_tls::names_address;
 use tokio::net::TcpStream;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::timeout;
@@ -18,6 +19,7 @@ use crate::frame::{Encoded, Frame, FrameKind, TooLong, encode, encode_empty, enc
 use crate::handshake::{Hello, HelloAck, Refusal};
 use crate::listener::{BadConnection, BadConnectionLog};
 use crate::network::Shared;
+use crate::secure;
 use crate::transport::{Ended, FrameReader, FrameWriter};
 
 /// Answers that wait for the socket beyond those of running requests: pongs and refusals. When they fill up, the
@@ -87,15 +89,15 @@ async fn greet(
 ) -> Result<(Hello, FrameReader, FrameWriter), (BadConnection, String)> {
     let garbage = |why: String| (BadConnection::Garbage, why);
     let limits = &shared.config.limits;
-    socket.set_nodelay(true).map_err(|err| garbage(err.to_string()))?;
-    let (read, write) = socket.into_split();
-    let mut reader = FrameReader::new(read, Arc::clone(&shared.stats));
+    let opened = secure::accept(shared.config.tls.as_deref(), socket).await.map_err(garbage)?;
+    let mut reader = FrameReader::new(opened.read, Arc::clone(&shared.stats));
     let frame = match reader.next(limits.handshake_timeout, &AtomicBool::new(false)).await {
         Ok(frame) => frame,
         Err(Ended::Silent(_)) => {
             return Err((BadConnection::Idle, format!("no hello within {:?}", limits.handshake_timeout)));
         }
         Err(Ended::Closed) => return Err((BadConnection::Idle, "closed before a hello".to_owned())),
+        Err(ended @ Ended::SpeaksTls) => return Err(garbage(ended.to_string())),
         Err(ended) => return Err(garbage(format!("not Granary's silo protocol: {ended}"))),
     };
     if frame.kind != FrameKind::Hello {
@@ -103,12 +105,18 @@ async fn greet(
     }
     let hello: Hello = frame.decode_start().map_err(|err| garbage(err.to_string()))?;
     let outcome = hello.judge(&shared.config.cluster, shared.config.me, shared.is_dead(hello.from));
+    let outcome = outcome.and_then(|protocol| match opened.certificate {
+        Some(certificate) if !names_address(&certificate, hello.from.ip) => {
+            Err(Refusal::WrongCertificate(hello.from))
+        }
+        _ => Ok(protocol),
+    });
     let refusal = outcome.clone().err();
     if refusal == Some(Refusal::UnknownMagic) {
         return Err(garbage(Refusal::UnknownMagic.to_string()));
     }
     // Only now: a connection that has said nothing is not worth a write buffer.
-    let mut writer = FrameWriter::new(write, limits.silence_max, Arc::clone(&shared.stats));
+    let mut writer = FrameWriter::new(opened.write, limits.silence_max, Arc::clone(&shared.stats));
     let failed = |ended: Ended| (BadConnection::Refused, format!("the hello's answer failed: {ended}"));
     let ack = encode(FrameKind::HelloAck, &HelloAck::new(outcome)).unwrap_or_default();
     writer.write(&ack).await.map_err(failed)?;

@@ -11,6 +11,8 @@
 //! - [`NetError::NotDelivered`] is returned only when no byte of the request was handed to a socket.
 //! - Every queue is bounded by frames and by bytes; a full queue refuses, it never waits.
 //! - A caller or a connection that goes away never cancels a handler that runs.
+//! - With [`NetConfig::tls`], no frame is read or written outside TLS, and whoever shows no certificate of the
+//!   cluster's CA that names its address is not answered.
 //!
 //! There is no cluster logic here: who is dead is told from outside ([`Network::peer_dead`]).
 
@@ -24,6 +26,7 @@ mod link;
 mod listener;
 mod log_limit;
 mod network;
+mod secure;
 mod stats;
 mod transport;
 
@@ -32,6 +35,7 @@ pub use error::NetError;
 pub use frame::{FRAME_BYTES_MAX, Frame, FrameDecoder, FrameError, FrameKind, HANDSHAKE_BYTES_MAX};
 pub use handshake::{Lane, PROTOCOL_MAX, PROTOCOL_MIN};
 pub use network::{Handler, Network};
+pub use secure::TLS_HANDSHAKE_BYTES_MAX;
 pub use stats::{NetStats, NetStatsSnapshot};
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 mod bad_peers;
 mod format;
 mod requests;
+mod tls;
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,6 +13,7 @@ use bytes::BytesMut;
 use granary_core::hosting::BoxFuture;
 use granary_core::id::SiloAddress;
 use granary_core::wire::{OneWay, Request, Response};
+use granary_tls::LinkTls;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -98,11 +100,15 @@ impl Silo {
     }
 
     async fn start_with(cluster: &str, limits: NetLimits) -> Self {
+        Self::start_secured(cluster, None, limits).await
+    }
+
+    async fn start_secured(cluster: &str, tls: Option<Arc<LinkTls>>, limits: NetLimits) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let me = address(&listener);
         let handler = TestHandler::new();
         let (tracker, cancel) = (TaskTracker::new(), CancellationToken::new());
-        let config = NetConfig { cluster: cluster.into(), me, name: "test".into(), limits };
+        let config = NetConfig { cluster: cluster.into(), me, name: "test".into(), tls, limits };
         let network = Network::start(
             config,
             listener,

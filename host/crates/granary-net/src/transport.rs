@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt, BufWriter};
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::timeout;
 use tokio_util::codec::Decoder;
 
 use crate::frame::{
     FRAME_BYTES_MAX, Frame, FrameDecoder, FrameError, FrameKind, HANDSHAKE_BYTES_MAX, encode,
 };
+use crate::secure::{ReadHalf, WriteHalf, is_tls_record};
 use crate::stats::NetStats;
 
 /// Small frames are gathered into writes of this size.
@@ -34,6 +34,8 @@ pub(crate) enum Ended {
     Stalled(Duration),
     #[error("this silo closes the connection")]
     ClosedHere,
+    #[error("it speaks TLS, and this silo has none: start both with --tls-cert, --tls-key and --tls-ca")]
+    SpeaksTls,
     #[error("a {0} is not expected here")]
     Unexpected(String),
     #[error(transparent)]
@@ -55,33 +57,43 @@ impl From<std::io::Error> for Ended {
 }
 
 /// The reading half: frames, until an error or the end.
-#[derive(Debug)]
 pub(crate) struct FrameReader {
-    socket: OwnedReadHalf,
+    socket: ReadHalf,
     buffer: BytesMut,
     decoder: FrameDecoder,
+    /// The handshake is not done.
+    greeting: bool,
     stats: Arc<NetStats>,
 }
 
 impl FrameReader {
     /// Starts with the small limit of the handshake.
-    pub(crate) fn new(socket: OwnedReadHalf, stats: Arc<NetStats>) -> Self {
+    pub(crate) fn new(socket: ReadHalf, stats: Arc<NetStats>) -> Self {
         let decoder = FrameDecoder::new(HANDSHAKE_BYTES_MAX);
-        Self { socket, buffer: BytesMut::with_capacity(1024), decoder, stats }
+        Self { socket, buffer: BytesMut::with_capacity(1024), decoder, greeting: true, stats }
     }
 
     /// Lifts the limit once the handshake is done.
     pub(crate) fn handshake_done(&mut self) {
         self.decoder = FrameDecoder::new(FRAME_BYTES_MAX);
+        self.greeting = false;
     }
 
     /// The next frame. Each wait for bytes lasts at most `silence_max`; `active` is set with each byte. Not safe
     /// to cancel and resume only in that a timeout starts anew; no bytes are lost.
     pub(crate) async fn next(&mut self, silence_max: Duration, active: &AtomicBool) -> Result<Frame, Ended> {
         loop {
-            if let Some(frame) = self.decoder.decode(&mut self.buffer)? {
-                self.stats.frames_in.add(1);
-                return Ok(frame);
+            match self.decoder.decode(&mut self.buffer) {
+                Ok(Some(frame)) => {
+                    self.stats.frames_in.add(1);
+                    return Ok(frame);
+                }
+                Ok(None) => {}
+                // Read as a length, a TLS record's head is far beyond the limit of the handshake.
+                Err(FrameError::Length { .. }) if self.greeting && is_tls_record(&self.buffer) => {
+                    return Err(Ended::SpeaksTls);
+                }
+                Err(error) => return Err(error.into()),
             }
             let read = timeout(silence_max, self.socket.read_buf(&mut self.buffer));
             let count = read.await.map_err(|_| Ended::Silent(silence_max))??;
@@ -95,8 +107,7 @@ impl FrameReader {
 }
 
 /// The writing half. Nothing is sure to leave before [`FrameWriter::flush`].
-#[derive(Debug)]
-pub(crate) struct FrameWriter<W: AsyncWrite + Unpin = OwnedWriteHalf> {
+pub(crate) struct FrameWriter<W: AsyncWrite + Unpin = WriteHalf> {
     socket: BufWriter<W>,
     stalled_max: Duration,
     stats: Arc<NetStats>,

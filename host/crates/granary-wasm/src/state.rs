@@ -11,6 +11,7 @@ use wasmtime::{ResourceLimiter, StoreContextMut, UpdateDeadline};
 
 use crate::grants::Grants;
 use crate::guest_log::{GuestLog, Stream};
+use crate::imports::types::LastCalled;
 use crate::outgoing::{Outgoing, Requests};
 
 /// Handles of host resources (streams, pollables) that one activation may hold.
@@ -49,6 +50,7 @@ pub(crate) struct HostState {
     /// Live handles of denied resources, which have no entry in `handles`.
     pub(crate) denied_handles: usize,
     pub(crate) log: GuestLog,
+    pub(crate) last_called: LastCalled,
     /// The largest encoded arguments of an outgoing call.
     pub(crate) value_bytes_max: usize,
     /// What the deployment grants.
@@ -107,6 +109,7 @@ impl HostState {
             outgoing: Arc::new(Semaphore::new(OUTGOING_CALLS_MAX)),
             denied_handles: 0,
             log: GuestLog::new(),
+            last_called: LastCalled::default(),
             value_bytes_max: usize::try_from(limits.value_bytes_max).unwrap_or(usize::MAX),
             grants,
             outgoing_http,
@@ -203,7 +206,15 @@ impl RunningTurn {
 
     /// What a call made now inherits.
     pub(crate) fn outgoing(&self) -> TurnContext {
-        TurnContext { remaining: self.remaining(), ..self.context.clone() }
+        // One place more than the chain has, for the callee.
+        let mut chain = Vec::with_capacity(self.context.chain.len() + 1);
+        chain.extend_from_slice(&self.context.chain);
+        TurnContext {
+            chain,
+            remaining: self.remaining(),
+            request_context: self.context.request_context.clone(),
+            trace_parent: self.context.trace_parent.clone(),
+        }
     }
 }
 

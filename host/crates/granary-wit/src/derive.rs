@@ -14,10 +14,11 @@
 //! would be mistaken for a derived one and gets no references. This module writes the text, and recognises
 //! and undoes the shape in imports; it reads and writes no files.
 
+mod definition;
 mod generate;
 mod recover;
 
-pub use generate::{DerivedPackage, derive_all, derive_package};
+pub use generate::{ContractTypes, DerivedPackage, derive_all, derive_package};
 pub use recover::{DerivedImport, DerivedShapeError, derived_of};
 
 use crate::compare::{Mismatch, compare, compare_params};

@@ -1,7 +1,7 @@
 //! `granary.toml`: what a project whose tools know nothing of grains says about its grain.
 //!
-//! `name` is the component's file name, `calls` are folders of contracts that are written into `wit/deps` with their
-//! derived packages, and `[properties]` become the component's section `granary-manifest`. Everything else is refused.
+//! `name` is the component's file name, `implements` are folders of contracts that are copied into `wit/deps`,
+//! `calls` those whose derived packages are written there, and `[properties]` become the component's section `granary-manifest`. Everything else is refused.
 //! Values of properties are checked by the inspection of the component.
 
 use std::collections::BTreeMap;
@@ -25,6 +25,9 @@ const SECTION: &str = "granary-manifest";
 pub(super) struct Project {
     /// The component's name, in kebab-case.
     pub(super) name: String,
+    /// Folders of contracts that the grain implements and that are not its own, relative to the project.
+    #[serde(default)]
+    implements: Vec<PathBuf>,
     /// Folders of contracts that the grain calls, relative to the project.
     #[serde(default)]
     calls: Vec<PathBuf>,
@@ -57,12 +60,16 @@ impl Project {
         format!("{}.wasm", self.name)
     }
 
-    /// Writes the contracts that the grain calls, their derived packages, and the package that these use.
+    /// Writes the contracts that the grain implements, the derived packages of those that it calls, and the package
+    /// that these use.
     pub(super) fn write_packages(&self, folder: &Path) -> Result<(), CliError> {
+        let deps = folder.join("wit/deps");
+        for contract in &self.implements {
+            wit::copy_contract(&folder.join(contract), &deps)?;
+        }
         if self.calls.is_empty() {
             return Ok(());
         }
-        let deps = folder.join("wit/deps");
         wit::write_grain(&deps.join("granary-grain"))?;
         for contract in &self.calls {
             wit::write_refs(&folder.join(contract), &deps)?;

@@ -1,4 +1,4 @@
-//! A grain that gives every type of value back, itself or through another grain of its type.
+//! A grain that gives every type of value back, itself or through another grain of its contract.
 
 use granary_guest::prelude::*;
 
@@ -12,8 +12,12 @@ type Many = (u8, i8, u16, i16, u32, i32, u64, i64, f32, f64, bool, char, String,
 #[derive(Debug, Default)]
 pub struct ValuesGrain;
 
-fn other(key: &str) -> Result<ValuesRef, String> {
-    ValuesRef::get(key).map_err(|error| error.to_string())
+/// The grain that is meant: `TYPE/KEY`, or a key of this type.
+fn other(to: &str) -> Result<ValuesRef, String> {
+    match to.split_once('/') {
+        Some((grain_type, key)) => Ok(ValuesRef::new(GrainRef::new(grain_type, key))),
+        None => ValuesRef::get(to).map_err(|error| error.to_string()),
+    }
 }
 
 impl contract::Values for ValuesGrain {

@@ -1,5 +1,7 @@
 //! The edge over real sockets, with a backend that echoes.
 
+mod secure;
+
 use granary_core::hosting::{BoxFuture, CallError};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -165,7 +167,7 @@ async fn the_admin_api_is_on_the_admin_edge_only() {
 
 #[tokio::test]
 async fn every_admin_route_but_health_and_version_wants_the_token() {
-    let access = EdgeAccess { token: Some(AdminToken::new("0123456789abcdef")) };
+    let access = EdgeAccess { token: Some(AdminToken::new("0123456789abcdef")), tls: None };
     let it = protected(EdgeKind::Admin, access, |_| {}).await;
     let get = |path: &str, extra: &str| {
         format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n{extra}\r\n")
@@ -201,7 +203,7 @@ async fn every_admin_route_but_health_and_version_wants_the_token() {
 
 #[tokio::test]
 async fn the_gateway_asks_for_no_token() {
-    let access = EdgeAccess { token: Some(AdminToken::new("0123456789abcdef")) };
+    let access = EdgeAccess { token: Some(AdminToken::new("0123456789abcdef")), tls: None };
     let it = protected(EdgeKind::Gateway, access, |_| {}).await;
     assert!(talk(it.address, &post("/v1/grains/t/k/echo", "", "[]")).await.starts_with("HTTP/1.1 200"));
 }

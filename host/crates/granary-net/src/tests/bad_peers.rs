@@ -3,11 +3,11 @@
 use super::*;
 
 /// Handshakes must not be what closes a connection in the tests that say "at once".
-fn patient() -> NetLimits {
+pub(super) fn patient() -> NetLimits {
     NetLimits { handshake_timeout: PATIENCE * 2, ..NetLimits::default() }
 }
 
-fn hasty() -> NetLimits {
+pub(super) fn hasty() -> NetLimits {
     NetLimits { handshake_timeout: Duration::from_millis(100), ..NetLimits::default() }
 }
 

@@ -79,7 +79,8 @@ async fn a_refused_connect_is_not_delivered_and_heals() {
     assert!(matches!(a.ask(to, Lane::Application, "echo").await, Err(NetError::NotDelivered(_))));
     let listener = TcpListener::bind(endpoint).await.unwrap();
     let handler = TestHandler::new();
-    let config = NetConfig { cluster: "c".into(), me: to, name: "b".into(), limits: NetLimits::default() };
+    let config =
+        NetConfig { cluster: "c".into(), me: to, name: "b".into(), tls: None, limits: NetLimits::default() };
     let _b = Network::start(config, listener, handler, a.tracker.clone(), a.cancel.clone());
     let start = Instant::now();
     while a.ask(to, Lane::Application, "echo").await != answer(b"body") {

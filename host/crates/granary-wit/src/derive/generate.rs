@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use wit_parser::{Function, InterfaceId, PackageId, PackageName, Resolve, TypeDefKind, TypeId, TypeOwner};
 
-use super::{Flavour, PACKAGE_SUFFIX, is_users};
+use super::{Flavour, PACKAGE_SUFFIX, definition, is_users};
 use crate::grain::GRAIN_VERSION;
 use crate::types::{Interface, TYPE_DEPTH_MAX};
 
@@ -18,7 +18,7 @@ pub struct DerivedPackage {
     pub name: String,
     /// A file name for it: `acme-bank-refs.wit`.
     pub file_name: String,
-    /// The package's text; it needs the contract and `granary:grain`.
+    /// The package's text; it needs `granary:grain`, and the contract unless it has copies of its types.
     pub text: String,
     /// The names of the grain interfaces in it: `account`.
     pub interfaces: Vec<String>,
@@ -26,11 +26,22 @@ pub struct DerivedPackage {
     pub skipped: Vec<(String, String)>,
 }
 
+/// Where a derived package has the contract's types from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ContractTypes {
+    /// From the contract. Its types are then the same in the callee and in the caller, and the caller's tools have to
+    /// leave the contract's functions out of the component's imports.
+    Used,
+    /// From copies of its own, so that it needs `granary:grain` alone. What imports it imports no contract, whatever
+    /// its tools do.
+    Copied,
+}
+
 /// The derived packages of all contracts in a set of packages, by contract name: those packages that are not
 /// Granary's, not WASI's, and not derived themselves, and have interfaces with functions.
 #[must_use]
-pub fn derive_all(resolve: &Resolve) -> Vec<DerivedPackage> {
-    let derived = resolve.packages.iter().filter_map(|(id, _)| derive_package(resolve, id));
+pub fn derive_all(resolve: &Resolve, types: ContractTypes) -> Vec<DerivedPackage> {
+    let derived = resolve.packages.iter().filter_map(|(id, _)| derive_package(resolve, id, types));
     let by_name: BTreeMap<String, DerivedPackage> =
         derived.map(|package| (package.contract.clone(), package)).collect();
     by_name.into_values().collect()
@@ -41,7 +52,7 @@ pub fn derive_all(resolve: &Resolve) -> Vec<DerivedPackage> {
 ///
 /// [`DerivedPackage::interfaces`] is empty, and so the text of no use, when all interfaces were skipped.
 #[must_use]
-pub fn derive_package(resolve: &Resolve, package: PackageId) -> Option<DerivedPackage> {
+pub fn derive_package(resolve: &Resolve, package: PackageId, types: ContractTypes) -> Option<DerivedPackage> {
     let contract = resolve.packages.get(package)?;
     if !is_users(&contract.name.namespace) || contract.name.name.ends_with(PACKAGE_SUFFIX) {
         return None;
@@ -59,7 +70,7 @@ pub fn derive_package(resolve: &Resolve, package: PackageId) -> Option<DerivedPa
         if resolve.interfaces.get(*id).is_none_or(|interface| interface.functions.is_empty()) {
             continue;
         }
-        match write_interface(resolve, *id, interface_name, &mut text) {
+        match write_interface(resolve, *id, interface_name, types, &mut text) {
             Ok(()) => interfaces.push(interface_name.clone()),
             Err(reason) => skipped.push((interface_name.clone(), reason)),
         }
@@ -78,7 +89,13 @@ pub fn derive_package(resolve: &Resolve, package: PackageId) -> Option<DerivedPa
 }
 
 /// Appends the three interfaces derived from one; the reason when there can be none, and nothing is appended.
-fn write_interface(resolve: &Resolve, id: InterfaceId, name: &str, text: &mut String) -> Result<(), String> {
+fn write_interface(
+    resolve: &Resolve,
+    id: InterfaceId,
+    name: &str,
+    types: ContractTypes,
+    text: &mut String,
+) -> Result<(), String> {
     for flavour in [Flavour::Send, Flavour::Async] {
         if name.ends_with(flavour.suffix()) {
             return Err(format!(
@@ -90,7 +107,7 @@ fn write_interface(resolve: &Resolve, id: InterfaceId, name: &str, text: &mut St
     let interface = Interface::from_resolve(resolve, id).map_err(|error| error.to_string())?;
     let mut all = String::new();
     for flavour in Flavour::ALL {
-        let mut writer = Writer { resolve, flavour, names: Names::default() };
+        let mut writer = Writer { resolve, flavour, types, names: Names::default() };
         let body = writer.write(id, name, &interface.id).ok_or_else(|| {
             format!("its types cannot be named, or nest deeper than {TYPE_DEPTH_MAX}, from another package")
         })?;
@@ -108,26 +125,35 @@ struct Names {
     uses: BTreeMap<String, BTreeMap<String, String>>,
     /// Local names by definition.
     by_id: HashMap<TypeId, String>,
+    /// The types that are copied.
+    copied: Vec<TypeId>,
 }
 
 impl Names {
-    /// The local name for a type; a name that is taken already gets `prefix` in front.
+    /// The local name for a type that is used; a name that is taken already gets `prefix` in front.
     fn local(&mut self, path: &str, name: &str, prefix: &str) -> String {
         if let Some(local) = self.uses.get(path).and_then(|names| names.get(name)) {
             return local.clone();
         }
+        let local = self.take(name, prefix);
+        self.uses.entry(path.to_owned()).or_default().insert(name.to_owned(), local.clone());
+        local
+    }
+
+    /// Takes a name; one that is taken already gets `prefix` in front.
+    fn take(&mut self, name: &str, prefix: &str) -> String {
         let mut local = name.to_owned();
         while !self.taken.insert(local.clone()) {
             local = format!("{prefix}-{local}");
         }
-        self.uses.entry(path.to_owned()).or_default().insert(name.to_owned(), local.clone());
         local
     }
 }
 
-struct Writer<'a> {
-    resolve: &'a Resolve,
+pub(super) struct Writer<'a> {
+    pub(super) resolve: &'a Resolve,
     flavour: Flavour,
+    types: ContractTypes,
     names: Names,
 }
 
@@ -143,7 +169,7 @@ impl Writer<'_> {
                 self.collect(ty, 1)?;
             }
         }
-        let grain_types = format!("granary:grain/types@{GRAIN_VERSION}");
+        let grain_types = granary_types();
         let grain_ref = self.names.local(&grain_types, "grain-ref", "granary");
         let call_error = self.names.local(&grain_types, "call-error", "granary");
         let mut text = String::new();
@@ -162,6 +188,10 @@ impl Writer<'_> {
         for (path, names) in &self.names.uses {
             let names: Vec<String> = names.iter().map(|(name, local)| use_item(name, local)).collect();
             let _ = writeln!(text, "    use {path}.{{{}}};", names.join(", "));
+        }
+        for id in &self.names.copied {
+            text.push('\n');
+            self.write_definition(&mut text, *id, self.names.by_id.get(id)?)?;
         }
         for (function_name, function) in functions {
             text.push('\n');
@@ -213,6 +243,9 @@ impl Writer<'_> {
         }
         if self.resolve.types.get(*id)?.name.is_some() {
             let (path, name) = self.path_of(*id)?;
+            if self.types == ContractTypes::Copied && path != granary_types() {
+                return self.copy(*id, &name, level);
+            }
             let local = self.names.local(&path, &name, "contract");
             self.names.by_id.insert(*id, local);
             return Some(());
@@ -226,6 +259,44 @@ impl Writer<'_> {
         Some(())
     }
 
+    /// Has a named type copied, and what it is made of. Types that only rename it are the same type.
+    fn copy(&mut self, id: TypeId, name: &str, level: usize) -> Option<()> {
+        let definition = self.definition(id)?;
+        let local = match self.names.by_id.get(&definition) {
+            Some(local) => local.clone(),
+            None => {
+                if level > TYPE_DEPTH_MAX {
+                    return None;
+                }
+                let local = self.names.take(name, "contract");
+                self.names.by_id.insert(definition, local.clone());
+                for part in definition::parts(&self.resolve.types.get(definition)?.kind)? {
+                    self.collect(part, level + 1)?;
+                }
+                self.names.copied.push(definition);
+                local
+            }
+        };
+        self.names.by_id.insert(id, local);
+        Some(())
+    }
+
+    /// The type that a name stands for in the end.
+    fn definition(&self, id: TypeId) -> Option<TypeId> {
+        let mut at = id;
+        for _ in 0..=self.resolve.types.len() {
+            match self.resolve.types.get(at)?.kind {
+                TypeDefKind::Type(wit_parser::Type::Id(next))
+                    if self.resolve.types.get(next)?.name.is_some() =>
+                {
+                    at = next;
+                }
+                _ => break,
+            }
+        }
+        Some(at)
+    }
+
     /// Where a named type can be used from: interface and name. Granary's own types are taken from Granary,
     /// whatever they are called in the contract.
     fn path_of(&self, id: TypeId) -> Option<(String, String)> {
@@ -234,7 +305,7 @@ impl Writer<'_> {
             let definition = self.resolve.types.get(at)?;
             if let (TypeOwner::Interface(owner), Some(name)) = (definition.owner, &definition.name) {
                 let path = self.interface_path(owner)?;
-                if path == format!("granary:grain/types@{GRAIN_VERSION}") {
+                if path == granary_types() {
                     return Some((path, name.clone()));
                 }
             }
@@ -260,7 +331,7 @@ impl Writer<'_> {
         ))
     }
 
-    fn type_text(&self, ty: &wit_parser::Type, level: usize) -> Option<String> {
+    pub(super) fn type_text(&self, ty: &wit_parser::Type, level: usize) -> Option<String> {
         let plain = match ty {
             wit_parser::Type::Bool => "bool",
             wit_parser::Type::U8 => "u8",
@@ -288,7 +359,11 @@ impl Writer<'_> {
         if level > TYPE_DEPTH_MAX {
             return None;
         }
-        let kind = &self.resolve.types.get(id)?.kind;
+        self.kind_text(&self.resolve.types.get(id)?.kind, level)
+    }
+
+    /// A type that is written in place.
+    pub(super) fn kind_text(&self, kind: &TypeDefKind, level: usize) -> Option<String> {
         let texts = parts(kind)?
             .into_iter()
             .map(|part| self.type_text(part, level + 1))
@@ -306,13 +381,18 @@ impl Writer<'_> {
 }
 
 /// The types that an unnamed type is made of; `None` when it is of a kind that WIT cannot write in place.
-fn parts(kind: &TypeDefKind) -> Option<Vec<&wit_parser::Type>> {
+pub(super) fn parts(kind: &TypeDefKind) -> Option<Vec<&wit_parser::Type>> {
     Some(match kind {
         TypeDefKind::List(ty) | TypeDefKind::Option(ty) => vec![ty],
         TypeDefKind::Tuple(tuple) => tuple.types.iter().collect(),
         TypeDefKind::Result(result) => result.ok.iter().chain(&result.err).collect(),
         _ => return None,
     })
+}
+
+/// The interface of Granary's own types.
+fn granary_types() -> String {
+    format!("granary:grain/types@{GRAIN_VERSION}")
 }
 
 fn use_item(name: &str, local: &str) -> String {
@@ -325,7 +405,7 @@ fn escaped_package(name: &PackageName) -> String {
 }
 
 /// An identifier as it must be written: the words of WIT's own grammar get a `%`.
-fn escaped(name: &str) -> String {
+pub(super) fn escaped(name: &str) -> String {
     if KEYWORDS.contains(&name) { format!("%{name}") } else { name.to_owned() }
 }
 

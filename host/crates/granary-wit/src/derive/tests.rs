@@ -1,13 +1,18 @@
 use wit_parser::Resolve;
 
 use super::generate::KEYWORDS;
-use super::{DerivedPackage, Flavour, derive_all, derived_of, is_grain_interface};
+use super::{ContractTypes, DerivedPackage, Flavour, derive_all, derived_of, is_grain_interface};
 use crate::grain::push_grain_package;
 use crate::testing::find;
 use crate::{Interface, compare};
 
-/// Derives from contracts, and reads everything together again.
+/// Derives with uses of the contracts' types, and reads everything together again.
 fn derived(contracts: &[&str]) -> (Resolve, Vec<DerivedPackage>) {
+    derived_with(contracts, ContractTypes::Used)
+}
+
+/// Derives from contracts, and reads everything together again.
+fn derived_with(contracts: &[&str], types: ContractTypes) -> (Resolve, Vec<DerivedPackage>) {
     let mut resolve = Resolve::default();
     push_grain_package(&mut resolve).unwrap();
     for text in contracts {
@@ -15,7 +20,7 @@ fn derived(contracts: &[&str]) -> (Resolve, Vec<DerivedPackage>) {
             panic!("{}", resolve.render_error(&error));
         }
     }
-    let packages = derive_all(&resolve);
+    let packages = derive_all(&resolve, types);
     for package in &packages {
         if let Err(error) = resolve.push_source(&package.file_name, &package.text) {
             panic!("{}\n{}", resolve.render_error(&error), package.text);
@@ -24,9 +29,18 @@ fn derived(contracts: &[&str]) -> (Resolve, Vec<DerivedPackage>) {
     (resolve, packages)
 }
 
-/// Derives, and checks that each method is found again behind each flavour.
+/// Derives with copies of the types and with uses of them, checks that each method is found again behind each flavour,
+/// and gives the text with uses.
 fn round_trip(contracts: &[&str], interface: &str) -> String {
-    let (resolve, packages) = derived(contracts);
+    let copied = round_trip_of(contracts, interface, ContractTypes::Copied);
+    for line in copied.lines().filter_map(|line| line.trim().strip_prefix("use ")) {
+        assert!(line.starts_with("granary:grain/types@"), "{copied}");
+    }
+    round_trip_of(contracts, interface, ContractTypes::Used)
+}
+
+fn round_trip_of(contracts: &[&str], interface: &str, types: ContractTypes) -> String {
+    let (resolve, packages) = derived_with(contracts, types);
     let methods = Interface::from_resolve(&resolve, find(&resolve, interface)).unwrap();
     let (package, name) = interface.split_once('/').unwrap();
     for flavour in Flavour::ALL {
@@ -101,6 +115,56 @@ interface account-async {
 }
 ";
     assert_eq!(text, expected);
+}
+
+#[test]
+fn a_package_with_copies_needs_no_contract() {
+    let text = round_trip_of(
+        &["package t:t;
+interface shared { record point { x: s32, of: option<shape> } enum shape { dot, %list } type alias = point; }
+interface i {
+    use shared.{point as spot, alias};
+    /// Kept.
+    variant point { none, one(spot), named(string) }
+    flags rights { read, write }
+    type name = string;
+    move: func(a: point, b: alias, c: list<rights>) -> result<name, spot>;
+}"],
+        "t:t/i",
+        ContractTypes::Copied,
+    );
+    let start = text.find("interface i {").unwrap();
+    let expected = "interface i {
+    use granary:grain/types@0.1.0.{call-error, grain-ref};
+
+    enum shape {
+        dot,
+        %list,
+    }
+
+    record spot {
+        x: s32,
+        of: option<shape>,
+    }
+
+    /// Kept.
+    variant point {
+        none,
+        one(spot),
+        named(string),
+    }
+
+    flags rights {
+        read,
+        write,
+    }
+
+    type name = string;
+
+    move: func(to: grain-ref, a: point, b: spot, c: list<rights>) -> result<result<name, spot>, call-error>;
+}
+";
+    assert_eq!(text[start..start + expected.len()], *expected);
 }
 
 #[test]
@@ -232,7 +296,8 @@ fn interfaces_that_cannot_be_called_are_skipped_with_the_reason() {
 fn derived_and_foreign_packages_are_not_derived_again() {
     let (resolve, _) =
         derived(&["package t:t; interface i { f: func(); }", "package wasi:x; interface i { f: func(); }"]);
-    let again: Vec<String> = derive_all(&resolve).into_iter().map(|package| package.name).collect();
+    let again: Vec<String> =
+        derive_all(&resolve, ContractTypes::Copied).into_iter().map(|package| package.name).collect();
     assert_eq!(again, ["t:t-refs"]);
 }
 
