@@ -121,6 +121,7 @@ impl contract::Fetcher for FetcherGrain {
         })
     }
 
+    #[allow(clippy::needless_collect, reason = "all are under way before the first is awaited")]
     fn fetch_all(&mut self, authority: String, paths: Vec<String>) -> Vec<Result<u16, String>> {
         let started: Vec<_> = paths
             .iter()
