@@ -113,7 +113,7 @@ fn what_is_not_plain_http_is_refused_as_an_error() {
     let silo = cluster.start("silo-1");
     let address = web.address.to_string();
     let _ = deploy(&silo, &["--allow-http", &address]).ok();
-    fails(&ask(&silo, "fetch", &request("https", &address, "/echo", "")), "https is not offered");
+    fails(&ask(&silo, "fetch", &request("https", &address, "/echo", "")), "--outgoing-ca-file");
     fails(&ask(&silo, "fetch", &request("gopher", &address, "/echo", "")), "HttpRequestUriInvalid");
     let mut connect = request("http", &address, "/echo", "");
     connect[0]["method"] = json!("CONNECT");
@@ -238,4 +238,43 @@ fn a_grain_sees_the_granted_environment_and_nothing_else() {
         assert_eq!(environment(silo, grain), json!([["GREETING", "hi"]]));
     }
     assert_eq!(environment(&first, "fetcher/a"), expected);
+}
+
+/// A silo with HTTPS, which is a server like others, with a certificate for `address` of the CA in `dir`.
+fn https_server(cluster: &Cluster, dir: &str, name: &str, address: &str) -> Silo {
+    let of = format!("{name}={address}");
+    let _ = granary_tests::cli("127.0.0.1:1", &["tls", "init", dir, "--silo", &of]).ok();
+    let (cert, key) = (format!("{dir}/{name}.pem"), format!("{dir}/{name}-key.pem"));
+    cluster.start_with("server", &["--http-tls-cert", &cert, "--http-tls-key", &key])
+}
+
+#[test]
+fn a_grain_speaks_https_with_hosts_whose_certificate_fits_and_is_trusted() {
+    let clusters = [Cluster::new(), Cluster::new(), Cluster::new()];
+    let dir = |n: usize| clusters[n].data().join("tls").to_str().unwrap().to_owned();
+    let server = https_server(&clusters[0], &dir(0), "silo-1", "127.0.0.1");
+    let stranger = https_server(&clusters[1], &dir(1), "silo-1", "127.0.0.1");
+    let silo = clusters[2].start_with("silo-1", &["--outgoing-ca-file", &format!("{}/ca.pem", dir(0))]);
+    let _ = deploy(&silo, &["--allow-http", &server.admin, "--allow-http", &stranger.admin]).ok();
+    let answer = ask(&silo, "fetch", &request("https", &server.admin, "/healthz", ""));
+    assert_eq!((&answer["ok"]["status"], &answer["ok"]["body"]), (&json!(200), &json!("ok\n")), "{answer}");
+    let answer = ask(&silo, "fetch", &request("https", &stranger.admin, "/healthz", ""));
+    fails(&answer, "TlsCertificateError");
+    // The right CA, and a certificate for another address.
+    let cluster = Cluster::new();
+    let other = https_server(&cluster, &dir(0), "silo-2", "192.0.2.1");
+    let _ = deploy(&silo, &["--allow-http", &other.admin]).ok();
+    let arguments = request("https", &other.admin, "/healthz", "");
+    fails(&silo.gateway().call("fetcher/new", "fetch", &arguments).unwrap().ok(), "TlsCertificateError");
+}
+
+#[test]
+fn a_ca_file_that_cannot_be_used_stops_the_start() {
+    let cluster = Cluster::new();
+    let file = cluster.data().join("ca.pem");
+    std::fs::write(&file, "no certificate").unwrap();
+    let (data, file) = (cluster.data().to_str().unwrap(), file.to_str().unwrap());
+    let flags = ["silo", "--data", data, "--admin", "127.0.0.1:0", "--gateway", "127.0.0.1:0", "--listen"];
+    let flags = [&flags[..], &["127.0.0.1:0", "--outgoing-ca-file", file]].concat();
+    granary_tests::cli("127.0.0.1:1", &flags).fails(64, &[file]);
 }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use rustls::ClientConfig;
 use wasmtime::{Config, Engine, EngineWeak, MemoryCreator, OptLevel, StackCreator, WasmFeatures};
 
 use crate::arena::{MemoryArena, StackArena};
@@ -161,6 +162,12 @@ impl WasmEngine {
             })
             .map_err(EngineError::Ticker)?;
         Ok(Self { engines, tick, outgoing: Arc::default() })
+    }
+
+    /// The same engines, whose grains may also send `https` requests by this configuration.
+    #[must_use]
+    pub fn with_outgoing_tls(self, tls: Arc<ClientConfig>) -> Self {
+        Self { outgoing: Arc::new(Outgoing::new(Some(tls))), ..self }
     }
 
     /// What grains sent to granted hosts since the start.

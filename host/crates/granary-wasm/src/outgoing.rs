@@ -10,17 +10,19 @@ mod body;
 mod connect;
 mod error;
 mod exchange;
+mod tls;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use rustls::ClientConfig;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 pub(crate) use body::BodyBuffer;
 pub(crate) use error::{ErrorCode, HttpError};
-pub(crate) use exchange::{Exchange, Prepared, Read, Timeouts, Wait};
+pub(crate) use exchange::{Exchange, Prepared, Read, Timeouts, Wait, no_tls};
 
 /// Outgoing requests of one silo at once, each with a connection.
 const CONNECTIONS_MAX: usize = 1_024;
@@ -60,6 +62,8 @@ pub(crate) const REQUEST_TIME_MAX: Duration = Duration::from_secs(5 * 60);
 pub(crate) struct Outgoing {
     connections: Arc<Semaphore>,
     lookups: Arc<Semaphore>,
+    /// Whom `https` trusts; without it there is none.
+    tls: Option<Arc<ClientConfig>>,
     pub(crate) counters: Counters,
 }
 
@@ -85,13 +89,20 @@ pub struct OutgoingStats {
     pub failed: u64,
 }
 
-impl Default for Outgoing {
-    fn default() -> Self {
+impl Outgoing {
+    pub(crate) fn new(tls: Option<Arc<ClientConfig>>) -> Self {
         Self {
+            tls,
             connections: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
             lookups: Arc::new(Semaphore::new(LOOKUPS_MAX)),
             counters: Counters::default(),
         }
+    }
+}
+
+impl Default for Outgoing {
+    fn default() -> Self {
+        Self::new(None)
     }
 }
 
@@ -140,6 +151,11 @@ impl Requests {
             permits: Arc::new(Semaphore::new(REQUESTS_MAX)),
             buffered: Quota(Arc::new(AtomicUsize::new(BUFFERED_BYTES_MAX))),
         }
+    }
+
+    /// Whether `https` is offered.
+    pub(crate) fn has_tls(&self) -> bool {
+        self.shared.tls.is_some()
     }
 
     /// An empty body, which is filled while the request waits or goes out.

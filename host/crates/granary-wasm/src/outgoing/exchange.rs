@@ -12,12 +12,16 @@ use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper::{HeaderMap, Request, Response};
 use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
 use tokio::sync::Notify;
 use tokio::task::{AbortHandle, JoinSet};
+use tokio_rustls::client::TlsStream;
+use tokio_util::either::Either;
 
 use super::body::{BodyBuffer, BodyReader};
 use super::connect::connect;
 use super::error::{ErrorCode, HttpError};
+use super::tls::secure;
 use super::{Outgoing, READ_AHEAD_BYTES, RESPONSE_BODY_BYTES_MAX, RESPONSE_FIELDS_MAX};
 use crate::grants::Target;
 
@@ -25,6 +29,8 @@ use crate::grants::Target;
 #[derive(Debug)]
 pub(crate) struct Prepared {
     pub(crate) target: Target,
+    /// The scheme is `https`.
+    pub(crate) tls: bool,
     /// Names may stand for private addresses.
     pub(crate) private: bool,
     /// With the `host` field and a target in origin form.
@@ -259,19 +265,19 @@ async fn talk(
     prepared: Prepared,
     inbox: &Inbox,
 ) -> Result<Option<HeaderMap>, HttpError> {
-    let Prepared { target, private, head, body, timeouts, .. } = prepared;
+    let Prepared { target, tls, private, head, body, timeouts, .. } = prepared;
     let connect_time = timeouts.connect.unwrap_or(super::CONNECT_TIME_MAX).min(super::CONNECT_TIME_MAX);
-    let stream =
-        tokio::time::timeout(connect_time, connect(outgoing, &target, private)).await.map_err(|_| {
-            HttpError::new(
-                ErrorCode::ConnectionTimeout,
-                format!("no connection to {target} within {connect_time:?}"),
-            )
-        })??;
+    let connected = tokio::time::timeout(connect_time, open(outgoing, &target, tls, private)).await;
+    let io = connected.map_err(|_| {
+        HttpError::new(
+            ErrorCode::ConnectionTimeout,
+            format!("no connection to {target} within {connect_time:?}"),
+        )
+    })??;
     let mut builder = http1::Builder::new();
     builder.max_headers(RESPONSE_FIELDS_MAX).max_buf_size(READ_AHEAD_BYTES);
     let (mut sender, connection) =
-        builder.handshake(TokioIo::new(stream)).await.map_err(|error| HttpError::of_hyper(&error))?;
+        builder.handshake(io).await.map_err(|error| HttpError::of_hyper(&error))?;
     // The connection's own end says nothing that the request's does not.
     let driver = async {
         let _ = connection.await;
@@ -288,6 +294,25 @@ async fn talk(
         outcome = conversation => outcome,
         never = driver => match never {},
     }
+}
+
+/// Both kinds of connection.
+type Io = TokioIo<Either<TcpStream, TlsStream<TcpStream>>>;
+
+/// A connection to the target, with TLS if the scheme wants that.
+async fn open(outgoing: &Outgoing, target: &Target, tls: bool, private: bool) -> Result<Io, HttpError> {
+    let stream = connect(outgoing, target, private).await?;
+    Ok(TokioIo::new(match &outgoing.tls {
+        Some(config) if tls => Either::Right(secure(Arc::clone(config), target, stream).await?),
+        _ if tls => return Err(no_tls()),
+        _ => Either::Left(stream),
+    }))
+}
+
+/// The silo was not told whom to trust.
+pub(crate) fn no_tls() -> HttpError {
+    let text = "https is not offered by this silo: it was started without --outgoing-ca-file";
+    HttpError::new(ErrorCode::InternalError(Some(text.to_owned())), text)
 }
 
 /// Reads the answer into the inbox; its trailers.

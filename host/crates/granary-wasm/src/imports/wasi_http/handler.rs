@@ -12,7 +12,7 @@ use super::request::{OutgoingRequest, RequestOptions, Scheme};
 use super::response::{FutureResponse, told};
 use crate::grants::Target;
 use crate::imports::Instance;
-use crate::outgoing::{ErrorCode, HttpError, Prepared, REQUEST_TIME, REQUEST_TIME_MAX};
+use crate::outgoing::{ErrorCode, HttpError, Prepared, REQUEST_TIME, REQUEST_TIME_MAX, no_tls};
 use crate::state::{HostState, current_turn};
 
 /// The port of `http`.
@@ -64,7 +64,7 @@ fn prepare(
     let (tls, default_port) = match request.scheme.unwrap_or(Scheme::Https) {
         Scheme::Http => (false, HTTP_PORT),
         Scheme::Https => (true, HTTPS_PORT),
-        Scheme::Other(_) => return Err(invalid("only the scheme http is offered".to_owned())),
+        Scheme::Other(_) => return Err(invalid("only the schemes http and https are offered".to_owned())),
     };
     let authority = request.authority.unwrap_or_default();
     let target = Target::parse(&authority, default_port).map_err(|error| invalid(error.to_string()))?;
@@ -75,10 +75,8 @@ fn prepare(
             format!("{target} is not granted; the deployment grants {}", granted.join(", ")),
         ));
     }
-    if tls {
-        let text =
-            "https is not offered by this host yet: use http, for example through a proxy near the silo";
-        return Err(HttpError::new(ErrorCode::InternalError(Some(text.to_owned())), text));
+    if tls && !state.requests().has_tls() {
+        return Err(no_tls());
     }
     let path = request.path.as_deref().unwrap_or("/").parse::<PathAndQuery>();
     let path = path.map_err(|error| invalid(format!("the path is not one: {error}")))?;
@@ -92,7 +90,7 @@ fn prepare(
         empty
     });
     let private = state.grants.http_private();
-    Ok(Prepared { target, private, head, body, timeouts: options.0, deadline })
+    Ok(Prepared { target, tls, private, head, body, timeouts: options.0, deadline })
 }
 
 /// The guest's fields, and those that are the host's to say.
