@@ -1,6 +1,8 @@
 //! Components that cannot be deployed: exit code 65, the reason named, nothing lost.
 
-use granary_tests::{Cluster, Silo, fixture, guest};
+use std::time::{Duration, Instant};
+
+use granary_tests::{Cluster, Silo, fixture, guest, input};
 use serde_json::json;
 
 fn deploy(cluster: &Cluster, silo: &Silo, name: &str, bytes: &[u8]) -> granary_tests::CliOutput {
@@ -39,6 +41,42 @@ fn what_is_no_grain_is_refused_by_name_and_others_go_on() {
     assert_eq!(silo.cli(&["call", "counter/a", "increment", "2"]).ok(), "2");
     let deployments = silo.admin().get("/v1/deployments").unwrap().ok();
     assert_eq!(deployments.as_array().unwrap().len(), 1, "{deployments}");
+}
+
+/// A deploy that takes longer hangs. The bound of the compiler is 30 s and 10 s for each MiB.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
+
+/// Changed components that are deployed.
+const CHANGED_COMPONENTS: u64 = 150;
+
+/// P14: each is served or refused by its name, in bounded time, and the silo goes on.
+#[test]
+fn changed_components_are_served_or_refused_with_a_reason() {
+    let cluster = Cluster::new();
+    let silo = cluster.start("silo-1");
+    let samples = [std::fs::read(guest("counter")).unwrap(), fixture("liar"), fixture("resources")];
+    let (mut served, mut refused, mut slowest) = (0, 0, Duration::ZERO);
+    for seed in 0..CHANGED_COMPONENTS {
+        let component = input::generate(&samples, seed);
+        let started = Instant::now();
+        let answer = silo.admin().post("/v1/deployments?name=changed.wasm", &component).unwrap();
+        slowest = slowest.max(started.elapsed());
+        match (answer.status, answer.code()) {
+            (200, _) => served += 1,
+            (400..500, code) if !code.is_empty() => {
+                let detail = answer.detail();
+                assert!(!detail.is_empty() && detail.len() <= 4 << 10, "seed {seed}: {answer:?}");
+                assert!(!detail.chars().any(char::is_control), "seed {seed}: {answer:?}");
+                refused += 1;
+            }
+            _ => panic!("seed {seed}: {answer:?}"),
+        }
+    }
+    println!("{CHANGED_COMPONENTS} deployed: {served} served, {refused} refused, slowest {slowest:.1?}");
+    assert!(slowest <= ANSWERED_WITHIN, "{slowest:?}");
+    silo.deploy(&["account"]);
+    assert_eq!(silo.cli(&["call", "account/a", "balance"]).ok(), "0");
+    assert!(!silo.log().contains("panicked at host"), "the host panicked");
 }
 
 #[test]

@@ -1,10 +1,9 @@
 //! Grains that panic, loop, recurse, grow and answer too much: one activation ends, its caller gets one line, and
 //! nobody else notices.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use granary_tests::{Cluster, Http, Silo, wait_until};
+use granary_tests::{Cluster, Silo, fixture, wait_until};
 use serde_json::{Value, json};
 
 fn call(silo: &Silo, key: &str, method: &str, arguments: &Value) -> granary_tests::Answer {
@@ -83,56 +82,92 @@ fn a_cycle_of_calls_is_answered_at_once_with_its_chain() {
     assert!(took < Duration::from_secs(5), "{took:?}: that was a timeout, not a detection");
 }
 
-/// Calls of a neighbour while something happens: how many, and the 99th percentile of their times.
-fn neighbour(silo: &Silo, while_running: impl FnOnce()) -> (usize, Duration) {
-    let stop = AtomicBool::new(false);
-    let mut times = std::thread::scope(|scope| {
-        let gateway = Http::keeping(&silo.gateway);
-        let stop = &stop;
-        let calls = scope.spawn(move || {
-            let mut times = Vec::new();
-            while !stop.load(Ordering::Relaxed) {
-                let started = Instant::now();
-                let answer = gateway.call("counter/n", "increment", &json!([1])).unwrap();
-                assert_eq!(answer.status, 200, "{answer:?}");
-                times.push(started.elapsed());
-            }
-            times
-        });
-        while_running();
-        stop.store(true, Ordering::Relaxed);
-        calls.join().unwrap()
-    });
-    times.sort_unstable();
-    (times.len(), times[times.len() * 99 / 100])
+#[test]
+fn lies_across_the_boundary_end_one_activation_each_with_one_line() {
+    let cluster = Cluster::new();
+    let silo = cluster.start("silo-1");
+    let path = cluster.data().join("liar.wasm");
+    std::fs::write(&path, fixture("liar")).unwrap();
+    let _ = silo.cli(&["deploy", path.to_str().unwrap()]).ok();
+    for method in [
+        "longest",
+        "beyond",
+        "no-utf8",
+        "odd-list",
+        "no-case",
+        "repeated",
+        "odd-result",
+        "outside",
+        "no-char",
+        "tables",
+        "post-trap",
+        "post-spin",
+        "realloc-trap",
+        "realloc-spin",
+        "realloc-outside",
+        "realloc-odd",
+    ] {
+        let arguments = match method {
+            "realloc-odd" => json!([[1, 2, 3]]),
+            _ if method.starts_with("realloc") => json!(["some text"]),
+            _ => json!([]),
+        };
+        for _ in 0..2 {
+            let answer = silo.gateway().call("liar/a", method, &arguments).unwrap();
+            assert_eq!((answer.status, answer.code()), (500, "failed"), "{method}: {answer:?}");
+            let detail = answer.detail();
+            assert!(detail.len() <= 1_024 && !detail.contains('\n'), "{method}: {detail:?}");
+            println!("{method}: {detail}");
+        }
+    }
 }
 
 #[test]
-fn a_neighbour_is_answered_while_others_misbehave() {
+fn an_export_of_its_life_that_goes_wrong_costs_that_grain_alone() {
     let cluster = Cluster::new();
-    let silo = cluster.start("silo-1");
-    silo.deploy(&["evil", "counter"]);
-    let _ = call(&silo, "x", "echo", &json!(["x"])).ok();
-    let quiet = neighbour(&silo, || {
-        for n in 0..200 {
-            let _ = call(&silo, "x", "echo", &json!([n.to_string()])).ok();
+    let silos = ["silo-1", "silo-2"].map(|name| cluster.start_with(name, &["--drain-deadline", "6s"]));
+    silos[0].deploy(&["evil-life", "counter"]);
+    let echo =
+        |key: &str| silos[0].gateway().call(&format!("evil-life/{key}"), "echo", &json!(["x"])).unwrap();
+    for way in ["trap", "spin", "refuse"] {
+        let answer = echo(&format!("activate-{way}"));
+        assert_eq!((answer.status, answer.code()), (500, "failed"), "{way}: {answer:?}");
+        assert!(answer.detail().len() <= 1_024, "{way}: {} bytes", answer.detail().len());
+        println!("activate {way}: {}", answer.detail());
+    }
+    for key in ["deactivate-trap", "deactivate-spin"] {
+        assert_eq!(echo(key).ok(), "x");
+        let finish = silos[0].gateway().call(&format!("evil-life/{key}"), "finish", &json!([])).unwrap();
+        assert_eq!(finish.status, 200, "{finish:?}");
+        assert_eq!(echo(key).ok(), "x", "{key}: a fresh activation");
+    }
+    for hook in ["dehydrate", "rehydrate"] {
+        for way in ["trap", "spin", "refuse"] {
+            let key = format!("{hook}-{way}");
+            assert_eq!(echo(&key).ok(), "x");
+            let grain = format!("evil-life/{key}");
+            let here = silos[0].describe(&grain)["silo"].as_str().unwrap().to_owned();
+            let there = if here == "silo-1" { "silo-2" } else { "silo-1" };
+            let refused = silos[0].cli(&["migrate", &grain, "--to", there]);
+            assert_ne!(refused.code, 0, "{key}: {refused:?}");
+            assert!(refused.stderr.len() <= 2_048, "{key}: {} bytes", refused.stderr.len());
+            println!("{key}: {}", refused.stderr.trim());
+            assert_eq!(echo(&key).ok(), "x", "{key}: it answers again");
         }
-    });
-    let loud = neighbour(&silo, || {
-        for (method, arguments) in
-            [("panic", json!(["x"])), ("recurse", json!([100_000_000_u64])), ("allocate", json!([4_000]))]
-        {
-            for n in 0..5 {
-                assert_eq!(call(&silo, &format!("y{n}"), method, &arguments).status, 500);
-            }
-        }
-        assert_eq!(call(&silo, "z", "spin", &json!([])).status, 500);
-    });
-    // The ratio is a figure and not a gate: the machine may be busy with other tests.
-    println!(
-        "neighbour: {} calls with p99 {:?} in quiet, {} with p99 {:?} beside misbehaving grains",
-        quiet.0, quiet.1, loud.0, loud.1
-    );
+    }
+    assert_eq!(silos[0].cli(&["call", "counter/n", "increment", "1"]).ok(), "1");
+    // Hooks that never return do not keep their silo.
+    for number in 0..8 {
+        assert_eq!(echo(&format!("deactivate-sleep-{number}")).ok(), "x");
+        assert_eq!(echo(&format!("dehydrate-sleep-{number}")).ok(), "x");
+    }
+    for silo in silos {
+        let name = silo.name.clone();
+        let (status, took) = silo.terminate();
+        println!(
+            "{name}, with hooks that never return, stopped after {took:.1?}; its deadline was 6 s: {status}"
+        );
+    }
 }
 
 #[test]

@@ -22,6 +22,7 @@ mod hostile_input;
 mod languages;
 mod manifest;
 mod migrate;
+mod neighbours;
 mod new_project;
 mod openapi;
 mod presence;

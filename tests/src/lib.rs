@@ -13,6 +13,7 @@
 
 mod cli;
 mod http;
+pub mod input;
 mod schema;
 mod silo;
 mod web;

@@ -91,6 +91,13 @@ fn tests(options: &Options) -> Result<()> {
     process::show(&mut command, if options.long { LONG_TESTS_LIMIT } else { TESTS_LIMIT })
 }
 
+/// Runs the registry of decoders (`tests/hostile/registry.rs`) with fresh seeds.
+pub(crate) fn fuzz(seconds: u64) -> Result<()> {
+    let arguments = ["test", "--locked", "--workspace", "--test", "hostile", "decoders", "--", "--nocapture"];
+    let limit = BUILD_LIMIT.saturating_add(Duration::from_secs(seconds));
+    cargo(&arguments, &[("GRANARY_FUZZ_SECONDS", &seconds.to_string())], limit)
+}
+
 /// Runs cargo with its progress shown.
 fn cargo(arguments: &[&str], environment: &[(&str, &str)], limit: Duration) -> Result<()> {
     let mut command = workspace::cargo()?;

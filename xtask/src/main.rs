@@ -21,6 +21,7 @@ Usage: cargo xtask COMMAND
   tidy                                  check the repository's own rules
   demo                                  two silos, a migration and a crash, on this machine
   test [--long] [FILTER...]             set up, then run every check and all tests
+  fuzz [--seconds N]                    every decoder over fresh inputs, a minute in all by default
   ci                                    what continuous integration runs: test
   help                                  this text
 ";
@@ -44,6 +45,7 @@ enum Command {
     Tidy,
     Demo,
     Test(checks::Options),
+    Fuzz { seconds: u64 },
     Help,
 }
 
@@ -60,6 +62,10 @@ fn parse(args: &[String]) -> Result<Command> {
         ("guests", ["--only", name]) => Command::Guests { only: Some((*name).to_owned()) },
         ("tidy", []) => Command::Tidy,
         ("demo", []) => Command::Demo,
+        ("fuzz", []) => Command::Fuzz { seconds: 60 },
+        ("fuzz", ["--seconds", seconds]) => Command::Fuzz {
+            seconds: seconds.parse().with_context(|| format!("`{seconds}` is no number of seconds"))?,
+        },
         ("ci", []) => Command::Test(checks::Options::default()),
         ("test", options) => Command::Test(parse_test(options)?),
         ("help" | "--help" | "-h", _) => Command::Help,
@@ -91,6 +97,7 @@ fn run(command: Command) -> Result<()> {
         Command::Tidy => report::step("tidy", tidy::run),
         Command::Demo => demo::run(),
         Command::Test(options) => checks::run(&options),
+        Command::Fuzz { seconds } => checks::fuzz(seconds),
         Command::Help => {
             eprint!("{USAGE}");
             Ok(())
@@ -115,6 +122,7 @@ mod tests {
             if options.wasip2 == setup::Source::Debian && options.test_runner));
         assert!(matches!(parsed("test --long a b").unwrap(), Command::Test(options)
             if options.long && options.filters == ["a", "b"]));
+        assert!(matches!(parsed("fuzz --seconds 5").unwrap(), Command::Fuzz { seconds: 5 }));
         assert!(
             matches!(parsed("ci").unwrap(), Command::Test(options) if !options.long && options.filters.is_empty())
         );
@@ -122,7 +130,7 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_is_named_and_the_usage_shown() {
-        for line in ["", "tset", "guests --all", "test --log", "setup --wasip2 apt"] {
+        for line in ["", "tset", "guests --all", "test --log", "fuzz --seconds x", "setup --wasip2 apt"] {
             assert!(parsed(line).is_err(), "{line}");
         }
         let error = parsed("tset x").unwrap_err().to_string();

@@ -15,9 +15,12 @@
 //! The format is frozen by hex snapshots in the tests. A change needs a new frame version or protocol number.
 
 use bytes::{Buf, Bytes, BytesMut};
+use granary_core::wire::{OneWay, Request, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio_util::codec::Decoder;
+
+use crate::handshake::{Hello, HelloAck};
 
 /// The longest frame in bytes, without its length field.
 pub const FRAME_BYTES_MAX: usize = 16 * 1024 * 1024;
@@ -125,6 +128,35 @@ impl Frame {
     /// Takes a request's remaining milliseconds off the front of the body, after the id.
     pub(crate) fn take_remaining_ms(&mut self) -> Result<u32, FrameError> {
         self.body.try_get_u32_le().map_err(|err| self.malformed(err))
+    }
+
+    /// Decodes the body as its kind says, as a connection does, and forgets it: for tests of the decoders.
+    ///
+    /// # Errors
+    /// [`FrameError::Body`] when the body is malformed.
+    #[doc(hidden)]
+    pub fn probe(mut self) -> Result<(), FrameError> {
+        match self.kind {
+            FrameKind::Hello => self.decode_start::<Hello>().map(drop),
+            FrameKind::HelloAck => self.decode_start::<HelloAck>().map(drop),
+            FrameKind::OneWay => self.decode::<OneWay>().map(drop),
+            FrameKind::Request => {
+                self.take_id()?;
+                self.take_remaining_ms()?;
+                self.decode::<Request>().map(drop)
+            }
+            FrameKind::Response => {
+                self.take_id()?;
+                self.decode::<Response>().map(drop)
+            }
+            FrameKind::Cancel => self.take_id().map(drop),
+            FrameKind::Ping | FrameKind::Pong => Ok(()),
+            FrameKind::Goodbye => self.decode::<String>().map(drop),
+            FrameKind::Lost => {
+                self.take_id()?;
+                self.decode::<String>().map(drop)
+            }
+        }
     }
 
     fn malformed(&self, why: impl ToString) -> FrameError {

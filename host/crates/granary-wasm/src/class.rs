@@ -40,7 +40,8 @@ pub enum ClassBuildError {
 fn not_granted(imports: &[String]) -> String {
     let noun = if imports.len() == 1 { "import" } else { "imports" };
     let verb = if imports.len() == 1 { "is" } else { "are" };
-    format!("{noun} {} {verb}", imports.join(", "))
+    let names = crate::text::bounded(&imports.join(", "), crate::text::MESSAGE_BYTES_MAX / 2);
+    format!("{noun} {names} {verb}")
 }
 
 /// A method, ready to be called.

@@ -1,10 +1,11 @@
 //! Reads a component's bytes and says what grain type it is, or why it is none. Never runs guest code.
 //!
 //! Everything here is bounded by the component's size, which is checked first. The order is: sniff the format,
-//! walk the binary (custom sections, memories), validate, decode the types, then judge exports, imports and
+//! walk the binary (nesting, declarations, custom sections, memories), validate, decode the types, then judge exports, imports and
 //! properties. The first problem is the error, except that all unknown imports are named together.
 
 mod contract;
+mod declarations;
 mod error;
 mod exports;
 mod imports;
@@ -27,6 +28,7 @@ use wit_parser::{Resolve, WorldId};
 use crate::engine::{EngineVariant, MemoryLayout};
 
 pub(crate) use contract::CONTRACT_PACKAGE;
+pub use declarations::{DECLARATIONS_MAX, NESTING_MAX};
 pub use error::{ImportProblem, InspectError};
 pub use properties::{PropertyError, apply_properties, known_properties};
 

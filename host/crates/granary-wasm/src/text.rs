@@ -26,6 +26,19 @@ pub(crate) fn bounded(text: &str, bytes_max: usize) -> String {
     out
 }
 
+/// `text` in at most `bytes_max` bytes, made harmless like [`bounded`], with `…` in its middle: the start says where
+/// something is, the end says what is wrong with it.
+pub(crate) fn shortened(text: &str, bytes_max: usize) -> String {
+    let harmless = bounded(text, usize::MAX);
+    if harmless.len() <= bytes_max {
+        return harmless;
+    }
+    let half = bytes_max.saturating_sub('…'.len_utf8()) / 2;
+    let head = harmless.floor_char_boundary(half);
+    let tail = harmless.ceil_char_boundary(harmless.len() - half);
+    format!("{}…{}", harmless.get(..head).unwrap_or_default(), harmless.get(tail..).unwrap_or_default())
+}
+
 /// The first line that says something, bounded for a caller.
 pub(crate) fn first_line(text: &str) -> String {
     let line = text.lines().map(str::trim).find(|line| !line.is_empty()).unwrap_or_default();
@@ -49,6 +62,13 @@ mod tests {
         let cut = bounded(&"ü".repeat(100), 11);
         assert_eq!(cut, "üüüü…");
         assert!(bounded(&"\u{1b}".repeat(100), 20).len() <= 20);
+    }
+
+    #[test]
+    fn a_shortened_text_keeps_both_ends() {
+        assert_eq!(shortened("short\n", 100), "short\\n");
+        assert_eq!(shortened(&format!("here: {} is wrong", "x".repeat(100)), 23), "here: xxxx…x is wrong");
+        assert!(shortened(&"ü".repeat(100), 30).len() <= 30);
     }
 
     #[test]

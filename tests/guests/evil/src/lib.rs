@@ -60,6 +60,23 @@ impl contract::Evil for EvilGrain {
         eprintln!("{text}");
     }
 
+    #[expect(clippy::print_stdout, reason = "printing is what the caller asks for")]
+    fn flood(&mut self, lines: u32) {
+        for line in 0..lines {
+            log::warn!("line {line}");
+            println!("line {line}");
+        }
+    }
+
+    fn ask(&mut self, times: u32) -> u64 {
+        (0..times).map(|_| context::silo().len() as u64).sum()
+    }
+
+    fn storm(&mut self, other: String, calls: u32) -> u32 {
+        let Ok(other) = contract::EvilRef::get(&other) else { return 0 };
+        (0..calls).map(|_| u32::from(other.echo("x").is_ok())).sum()
+    }
+
     fn echo(&mut self, text: String) -> String {
         text
     }

@@ -19,6 +19,9 @@ use crate::manifest::model::{GrainManifest, Identifier, Properties, Text};
 /// The largest text that is read, in bytes.
 pub const MANIFEST_JSON_BYTES_MAX: usize = 64 << 20;
 
+/// So many characters of an id are shown in an error.
+const SHOWN_ID_CHARS_MAX: usize = 200;
+
 /// Why a text is not a manifest, and where.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}, column {column}, at {path}: {problem}")]
@@ -74,7 +77,8 @@ fn section(reader: &mut Reader<'_>) -> Result<BTreeMap<Identifier, Properties>, 
                 0 => {
                     let found = identifier(reader)?;
                     if entries.contains_key(&found) {
-                        return Err(reader.error(format!("the id {found} occurs twice in this section")));
+                        let shown: String = found.to_string().chars().take(SHOWN_ID_CHARS_MAX).collect();
+                        return Err(reader.error(format!("the id {shown} occurs twice in this section")));
                     }
                     id = Some(found);
                 }

@@ -1,7 +1,8 @@
 //! One walk over the whole binary, nested modules and components included: sections and sizes.
 
-use wasmparser::{Parser, Payload};
+use wasmparser::{BinaryReaderError, Parser, Payload};
 
+use super::declarations::{Beyond, Declarations};
 use super::properties::{MANIFEST_BYTES_MAX, MANIFEST_SECTION, PropertyError};
 use super::{InspectError, Resources};
 
@@ -16,15 +17,23 @@ pub(super) struct Scan {
     pub(super) resources: Resources,
 }
 
-/// Walks a component; the parser itself bounds how deep they may nest.
+/// Walks a component.
 pub(super) fn scan(bytes: &[u8]) -> Result<Scan, InspectError> {
     let mut scan = Scan::default();
+    let mut declarations = Declarations::default();
+    let malformed = |error: BinaryReaderError| InspectError::Malformed {
+        offset: u64::try_from(error.offset()).unwrap_or(u64::MAX),
+        size_bytes: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
+        message: crate::text::first_line(error.message()),
+    };
     for payload in Parser::new(0).parse_all(bytes) {
-        payload.and_then(|payload| scan.visit(&payload)).map_err(|error| InspectError::Malformed {
-            offset: u64::try_from(error.offset()).unwrap_or(u64::MAX),
-            size_bytes: u64::try_from(bytes.len()).unwrap_or(u64::MAX),
-            message: crate::text::first_line(error.message()),
-        })?;
+        let payload = payload.map_err(malformed)?;
+        match declarations.visit(&payload, bytes).map_err(malformed)? {
+            Some(Beyond::Nesting) => return Err(InspectError::TooDeep),
+            Some(Beyond::Declarations) => return Err(InspectError::TooManyDeclarations),
+            None => {}
+        }
+        scan.visit(&payload).map_err(malformed)?;
         if scan.manifests.iter().any(|manifest| manifest.len() > MANIFEST_BYTES_MAX) {
             return Err(PropertyError::SectionTooLarge.into());
         }

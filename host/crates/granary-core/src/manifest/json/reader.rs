@@ -80,8 +80,8 @@ impl<'a> Reader<'a> {
             // Writing to a `String` cannot fail.
             let _ = match step {
                 Step::Index(index) => write!(path, "[{index}]"),
-                // The sections' names are plain words.
-                Step::Key(key) if depth == 0 => write!(path, "{key}"),
+                // The sections' names are plain words; another one is escaped and cut like any key.
+                Step::Key(key) if depth == 0 => write!(path, "{}", shown(key).trim_matches('"')),
                 Step::Key(key) => write!(path, ".{}", shown(key)),
             };
         }
