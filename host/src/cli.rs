@@ -10,6 +10,7 @@ mod describe;
 mod dev;
 mod doctor;
 mod drain;
+mod grants;
 mod inspect;
 mod list;
 mod logs;

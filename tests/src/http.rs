@@ -78,6 +78,26 @@ impl Http {
         read(self.agent.post(format!("{}{path}", self.base)).content_type("application/json").send(body))
     }
 
+    /// Sends a POST to a grain, with a deadline in milliseconds.
+    ///
+    /// # Errors
+    /// The transport's error, as text.
+    pub fn post_within(&self, path: &str, body: &[u8], timeout_ms: u64) -> Result<Answer, String> {
+        let request = self.agent.post(format!("{}{path}", self.base)).content_type("application/json");
+        read(request.header("granary-timeout-ms", timeout_ms.to_string()).send(body))
+    }
+
+    /// The text of a page.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[track_caller]
+    #[must_use]
+    pub fn text(&self, path: &str) -> String {
+        let mut response = self.agent.get(format!("{}{path}", self.base)).call().unwrap();
+        response.body_mut().read_to_string().unwrap()
+    }
+
     /// Calls a grain with a JSON array of arguments.
     ///
     /// # Errors

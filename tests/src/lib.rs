@@ -16,6 +16,7 @@ mod http;
 pub mod input;
 mod schema;
 mod silo;
+mod web;
 
 use std::fmt::Debug;
 use std::path::PathBuf;
@@ -25,6 +26,7 @@ pub use cli::{CliOutput, cli, cli_in};
 pub use http::{Answer, Http};
 pub use schema::validate;
 pub use silo::{Cluster, Silo};
+pub use web::Web;
 
 /// The root of the repository.
 #[must_use]

@@ -15,11 +15,13 @@ use crate::workspace::{self, Package};
 use crate::{process, report};
 
 /// Every guest package. Its component is named after it.
-const GUESTS: [&str; 10] = [
+const GUESTS: [&str; 12] = [
     "account",
     "counter",
+    "denied",
     "evil",
     "evil-life",
+    "fetcher",
     "mismatch",
     "pinger",
     "presence-game",

@@ -74,6 +74,15 @@ impl Client {
         self.json(request.content_type("application/octet-stream").send(bytes))
     }
 
+    /// Posts a component, with the values of its environment if there are some.
+    pub(crate) fn deploy(&self, path: &str, env: &str, bytes: &[u8]) -> Result<Value, CliError> {
+        let mut request = self.allowed(self.agent.post(self.url(path)));
+        if !env.is_empty() {
+            request = request.header("granary-env", env);
+        }
+        self.json(request.content_type("application/octet-stream").send(bytes))
+    }
+
     /// Calls a grain, and gives the answer's text.
     pub(crate) fn call(&self, path: &str, body: &Body<'_>, timeout_ms: u64) -> Result<String, CliError> {
         let sent = self

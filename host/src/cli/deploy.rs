@@ -7,6 +7,7 @@ use clap::Args;
 use serde_json::Value;
 
 use super::client::{Client, escape};
+use super::grants::GrantArgs;
 use super::{CliError, Output, OutputFormat, Target, output};
 
 /// The largest component that is sent; the silo has the same bound.
@@ -17,7 +18,8 @@ const COMPONENT_BYTES_MAX: u64 = 50 << 20;
 ///     granary deploy target/wasm32-wasip2/release/counter.wasm
 ///
 /// The silo checks the component, compiles it, and answers when every silo serves it. Live activations stay on
-/// the component they started with until they are deactivated.
+/// the component they started with, and keep its grants, until they are deactivated. What is not granted again at the
+/// next deploy is not granted any more.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct DeployArgs {
@@ -29,6 +31,8 @@ pub(crate) struct DeployArgs {
     /// Override a property of the component: NAME=VALUE.
     #[arg(long = "property", value_name = "NAME=VALUE", value_parser = property)]
     properties: Vec<String>,
+    #[command(flatten)]
+    grants: GrantArgs,
     #[command(flatten)]
     output: Output,
     #[command(flatten)]
@@ -73,8 +77,10 @@ pub(crate) fn run(args: &DeployArgs) -> Result<(), CliError> {
         path.push_str("&property=");
         path.push_str(&escape(property));
     }
+    args.grants.add_to(&mut path);
     output::note(&format!("deploying {file} ({size} bytes): checking, compiling, spreading"));
-    let report = Client::with_timeout(&args.target, Duration::from_secs(600))?.post(&path, &bytes)?;
+    let client = Client::with_timeout(&args.target, Duration::from_secs(600))?;
+    let report = client.deploy(&path, &args.grants.env(), &bytes)?;
     show(&report, args.output.output)
 }
 

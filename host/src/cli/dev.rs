@@ -15,6 +15,7 @@ use clap::Args;
 use serde_json::Value;
 
 use super::demo::Interrupt;
+use super::grants::GrantArgs;
 use super::{CliError, Target, output};
 use crate::exit_code;
 use local::LocalSilo;
@@ -49,6 +50,8 @@ pub(crate) struct DevArgs {
     /// The data directory of the silo that is started [default: .granary in the project's folder]
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    #[command(flatten)]
+    grants: GrantArgs,
     #[command(flatten)]
     target: Target,
 }
@@ -148,6 +151,7 @@ impl Session<'_> {
     fn deploy(&self, component: &Path) -> Result<(), CliError> {
         let mut deploy = Command::new(&self.binary);
         deploy.arg("deploy").arg(component).args(["--output", "json", "--admin", &self.args.target.admin]);
+        self.args.grants.pass_on(&mut deploy);
         if let Some(file) = &self.args.target.token_file {
             deploy.arg("--token-file").arg(file);
         }

@@ -63,6 +63,9 @@ pub(crate) fn text(inspection: &Inspection) -> Result<String, CliError> {
             lines.push(format!("{title:12} {}", plain(item)));
         }
     }
+    if !inspection.needs_http.is_empty() {
+        lines.push(format!("{:12} the imports of wasi:http: deploy it with --allow-http HOST", "grant"));
+    }
     for section in ["properties", "limits", "resources"] {
         for (key, value) in report.get(section).and_then(Value::as_object).into_iter().flatten() {
             lines.push(format!("{section:12} {key} = {}", plain(value)));

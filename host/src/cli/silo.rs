@@ -58,6 +58,9 @@ pub(crate) struct SiloArgs {
     /// That certificate's private key, in a file that only its owner can read.
     #[arg(long, env = "GRANARY__SILO__HTTP_TLS_KEY", value_name = "FILE", requires = "http_tls_cert")]
     http_tls_key: Option<PathBuf>,
+    /// The CAs that grains trust when they send https requests, in PEM form; without it they send none.
+    #[arg(long, env = "GRANARY__SILO__OUTGOING_CA_FILE", value_name = "FILE")]
+    outgoing_ca_file: Option<PathBuf>,
     /// Listen beyond loopback without protection.
     #[arg(long)]
     insecure: bool,
@@ -87,6 +90,7 @@ pub(crate) fn run(args: SiloArgs) -> Result<(), CliError> {
         admin_token_file: args.admin_token_file,
         link_tls,
         http_tls,
+        outgoing_ca_file: args.outgoing_ca_file,
         insecure: args.insecure,
         ready_file: args.ready_file,
         drain_deadline: args.drain_deadline,

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use granary_core::id::{GrainId, SiloAddress};
 use granary_grains::{MigrateError, MigrateTarget};
-use granary_http::{AdminRequest, Listing, Problem};
+use granary_http::{AdminRequest, Listing, Problem, WantedGrants};
+use granary_wasm::Grants;
+use granary_wasm::grants::HttpGrant;
 use hyper::StatusCode;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -43,10 +45,11 @@ pub(crate) async fn serve(parts: &Parts, request: AdminRequest) -> Result<Value,
         AdminRequest::List(Listing::Deployments) => listings::deployments(parts).await,
         AdminRequest::List(Listing::Load) => Ok(listings::load(parts).await),
         AdminRequest::Describe(grain) => describe(parts, grain).await,
-        AdminRequest::Deploy { name, component, force, properties } => {
+        AdminRequest::Deploy { name, component, force, properties, grants } => {
             let properties = properties.into_iter().collect();
-            let report =
-                parts.deployments.deploy(DeployRequest { name, component, force, properties }).await?;
+            let grants = granted(grants)?;
+            let request = DeployRequest { name, component, force, properties, grants };
+            let report = parts.deployments.deploy(request).await?;
             serde_json::to_value(report).map_err(|error| internal(&error))
         }
         AdminRequest::Undeploy { grain_type } => {
@@ -65,6 +68,14 @@ pub(crate) async fn serve(parts: &Parts, request: AdminRequest) -> Result<Value,
         }
         AdminRequest::Manifest => Ok(listings::manifests(parts)),
     }
+}
+
+/// The grants of a deploy, checked.
+fn granted(wanted: WantedGrants) -> Result<Grants, Problem> {
+    let hosts: Result<Vec<HttpGrant>, _> = wanted.http.iter().map(|host| host.parse()).collect();
+    let hosts = hosts.map_err(|error| Problem::bad_request(error.to_string()))?;
+    Grants::new(wanted.env, hosts, wanted.http_private)
+        .map_err(|error| Problem::bad_request(error.to_string()))
 }
 
 /// Answers a question that another silo passed on: HTTP status and JSON body.

@@ -39,6 +39,8 @@ pub struct SiloConfig {
     pub link_tls: Option<LinkFiles>,
     /// HTTPS at the gateway and the admin port.
     pub http_tls: Option<EdgeFiles>,
+    /// The CAs that grains trust when they send `https` requests; `None`: they send none.
+    pub outgoing_ca_file: Option<PathBuf>,
     /// Listen beyond loopback although silo links, or the admin API, are not protected.
     pub insecure: bool,
     /// Written, as JSON, when the silo is ready.
@@ -59,6 +61,7 @@ impl Default for SiloConfig {
             admin_token_file: None,
             link_tls: None,
             http_tls: None,
+            outgoing_ca_file: None,
             insecure: false,
             ready_file: None,
             drain_deadline: Duration::from_secs(25),

@@ -13,10 +13,9 @@ use granary_core::hosting::{ClassInfo, GrainClass};
 use granary_core::id::{Digest, GrainType, SiloAddress};
 use granary_core::membership::table::CasOutcome;
 use granary_store::{BlobStore, DeploymentRecord, DeploymentStore, StoreError};
-use granary_wasm::WasmEngine;
 use granary_wasm::artifact::{CompileError, Compiler};
 use granary_wasm::inspect::{InspectError, Inspection, inspect, known_properties};
-use granary_wit::Interface;
+use granary_wasm::{Grants, OutgoingStats, WasmEngine};
 use tokio::sync::{Notify, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -79,6 +78,7 @@ pub(crate) struct DeployRequest {
     pub(crate) component: Vec<u8>,
     pub(crate) force: bool,
     pub(crate) properties: BTreeMap<String, String>,
+    pub(crate) grants: Grants,
 }
 
 /// What the deployments act on.
@@ -170,10 +170,15 @@ impl Deployments {
             let Ok(grain_type) = GrainType::new(&record.grain_type) else { continue };
             let current = loaded.get(&grain_type).cloned();
             let same = current.as_ref().is_some_and(|entry| {
-                entry.class.info().digest == record.digest && entry.properties == record.properties
+                entry.class.info().digest == record.digest
+                    && entry.properties == record.properties
+                    && Grants::from_record(&record.grants).is_ok_and(|grants| grants == entry.grants)
             });
             // The earlier component serves on while the new one cannot be loaded.
-            let entry = if same { current } else { self.load(record).await.or(current) };
+            let entry = match current {
+                Some(entry) if same => Some(LoadedType { revision: record.revision, ..entry }),
+                current => self.load(record).await.or(current),
+            };
             if let Some(entry) = entry {
                 next.insert(grain_type, entry);
             }
@@ -200,12 +205,12 @@ impl Deployments {
             return None;
         }
         match self.try_load(record).await {
-            Ok((class, interfaces)) => {
+            Ok(entry) => {
                 if let Ok(mut failures) = self.failures.lock() {
                     failures.remove(&record.grain_type);
                 }
                 tracing::info!(grain_type = record.grain_type, digest = %record.digest.short(), revision = record.revision, "serving");
-                Some(LoadedType { class, interfaces, properties: record.properties.clone() })
+                Some(entry)
             }
             Err(error) => {
                 tracing::error!(grain_type = record.grain_type, digest = %record.digest.short(), error, "cannot serve a deployed component");
@@ -218,16 +223,20 @@ impl Deployments {
         }
     }
 
-    async fn try_load(
-        &self,
-        record: &DeploymentRecord,
-    ) -> Result<(Arc<dyn GrainClass>, Arc<[Interface]>), String> {
+    async fn try_load(&self, record: &DeploymentRecord) -> Result<LoadedType, String> {
         let bytes = self.bytes(record.digest).await?;
         let properties: BTreeMap<String, String> = serde_json::from_str(&record.properties)
             .map_err(|error| format!("the recorded properties do not parse: {error}"))?;
+        let grants = Grants::from_record(&record.grants).map_err(|error| error.to_string())?;
         let inspection = inspect_apart(bytes.clone()).await.map_err(|error| error.to_string())?;
-        let class = self.class(&inspection, &bytes, &properties).await.map_err(|error| error.to_string())?;
-        Ok((class, inspection.interfaces.into_iter().map(|exported| exported.interface).collect()))
+        let class = self.class(&inspection, &bytes, &properties, &grants).await;
+        Ok(LoadedType {
+            class: class.map_err(|error| error.to_string())?,
+            interfaces: inspection.interfaces.into_iter().map(|exported| exported.interface).collect(),
+            properties: record.properties.clone(),
+            grants,
+            revision: record.revision,
+        })
     }
 
     /// A component from the store, or from a peer when the store's copy is gone.
@@ -253,6 +262,7 @@ impl Deployments {
         inspection: &Inspection,
         bytes: &[u8],
         properties: &BTreeMap<String, String>,
+        grants: &Grants,
     ) -> Result<Arc<dyn GrainClass>, DeployError> {
         let component =
             self.parts.compiler.compile(bytes, inspection.engine(properties)).await.map_err(|error| {
@@ -265,7 +275,7 @@ impl Deployments {
                     }
                 }
             })?;
-        granary_wasm::Class::new(self.parts.engine.clone(), inspection, &component, properties)
+        granary_wasm::Class::new(self.parts.engine.clone(), inspection, &component, properties, grants)
             .map(|class| class as Arc<dyn GrainClass>)
             .map_err(|error| DeployError::BadComponent(error.to_string()))
     }
@@ -278,7 +288,7 @@ impl Deployments {
             DeployError::Unavailable("other components are being taken in: try again".to_owned())
         })?;
         let inspection = inspect_apart(request.component.clone()).await?;
-        let class = self.class(&inspection, &request.component, &request.properties).await?;
+        let class = self.class(&inspection, &request.component, &request.properties, &request.grants).await?;
         let info = class.info();
         self.apply().await?;
         let loaded = self.parts.registry.loaded();
@@ -289,7 +299,7 @@ impl Deployments {
         self.parts.blobs.put(request.component.clone()).await?;
         let (record, changed) = self.record(info, &request).await?;
         self.apply().await?;
-        let silos = self.spread(&info.grain_type, &info.digest, &mut notes).await;
+        let silos = self.spread(&info.grain_type, &info.digest, record.revision, &mut notes).await;
         Ok(DeployReport {
             grain_type: info.grain_type.to_string(),
             digest: info.digest.to_string(),
@@ -309,6 +319,7 @@ impl Deployments {
         let properties = serde_json::to_string(&request.properties).map_err(|error| {
             DeployError::Unavailable(format!("the properties cannot be recorded: {error}"))
         })?;
+        let grants = request.grants.to_record();
         for _ in 0..CAS_ATTEMPTS_MAX {
             let (version, records) = self.parts.records.read().await?;
             let grain_type = info.grain_type.to_string();
@@ -316,6 +327,7 @@ impl Deployments {
             if let Some(current) = &current
                 && current.digest == info.digest
                 && current.properties == properties
+                && current.grants == grants
             {
                 return Ok((current.clone(), false));
             }
@@ -327,6 +339,7 @@ impl Deployments {
                 revision: current.map_or(0, |record| record.revision) + 1,
                 properties: properties.clone(),
                 deployed_at: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+                grants: grants.clone(),
             };
             if let CasOutcome::Written { version } = self.parts.records.put(record.clone(), version).await? {
                 (self.parts.on_changed)(version);
@@ -336,14 +349,20 @@ impl Deployments {
         Err(DeployError::Unavailable("other deploys kept getting in between: try again".to_owned()))
     }
 
-    /// Waits until the manifest of every Active silo has the component; the names of those that do.
-    async fn spread(&self, grain_type: &GrainType, digest: &Digest, notes: &mut Vec<String>) -> Vec<String> {
+    /// Waits until the manifest of every Active silo has this deployment; the names of those that do.
+    async fn spread(
+        &self,
+        grain_type: &GrainType,
+        digest: &Digest,
+        revision: u64,
+        notes: &mut Vec<String>,
+    ) -> Vec<String> {
         let deadline = tokio::time::Instant::now() + SPREAD_TIMEOUT;
         let mut manifest = self.parts.registry.watch_manifest();
         loop {
             manifest.borrow_and_update();
             let view = Arc::clone(&self.parts.outputs.view.borrow());
-            let serving = self.parts.registry.silos_with(grain_type, digest);
+            let serving = self.parts.registry.silos_with(grain_type, digest, revision);
             let name = |silo: SiloAddress| {
                 view.members.get(&silo).map_or_else(|| silo.to_string(), |member| member.name.clone())
             };
@@ -391,6 +410,11 @@ impl Deployments {
     /// Why a recorded type is not served here.
     pub(crate) fn failure(&self, grain_type: &str) -> Option<String> {
         self.failures.lock().ok()?.get(grain_type).map(|failure| failure.error.clone())
+    }
+
+    /// What grains sent to granted hosts.
+    pub(crate) fn outgoing_stats(&self) -> OutgoingStats {
+        self.parts.engine.outgoing_stats()
     }
 
     /// A component's bytes for a peer.

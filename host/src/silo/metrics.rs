@@ -66,6 +66,15 @@ fn read(parts: &Parts) -> Reading {
     ] {
         counters.push((format!("networking_{name}"), value));
     }
+    let outgoing = parts.deployments.outgoing_stats();
+    for (name, value) in [
+        ("requests", outgoing.requests),
+        ("denied", outgoing.denied),
+        ("limited", outgoing.limited),
+        ("failed", outgoing.failed),
+    ] {
+        counters.push((format!("outgoing_http_{name}"), value));
+    }
     let number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
     let view = parts.view();
     let version = i64::try_from(view.version).unwrap_or(i64::MAX);

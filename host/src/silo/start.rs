@@ -260,7 +260,10 @@ impl Boot<'_> {
         grains: &Grains,
         tracker: &TaskTracker,
     ) -> Result<Arc<Deployments>, StartError> {
-        let engine = WasmEngine::new(&EngineConfig::default()).map_err(internal)?;
+        let mut engine = WasmEngine::new(&EngineConfig::default()).map_err(internal)?;
+        if let Some(tls) = &self.identities.outgoing {
+            engine = engine.with_outgoing_tls(Arc::clone(tls));
+        }
         let compiler = Compiler::open(
             &engine,
             &CompilerConfig {

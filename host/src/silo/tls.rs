@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use granary_tls::{EdgeTls, LinkTls, Reload, TlsError};
+use rustls::ClientConfig;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -18,6 +19,8 @@ const RELOAD_PERIOD: Duration = Duration::from_secs(10);
 pub(crate) struct Identities {
     pub(crate) link: Option<Arc<LinkTls>>,
     pub(crate) http: Option<Arc<EdgeTls>>,
+    /// Whom grains trust when they send `https` requests.
+    pub(crate) outgoing: Option<Arc<ClientConfig>>,
 }
 
 impl Identities {
@@ -25,7 +28,8 @@ impl Identities {
     pub(crate) fn load(config: &SiloConfig, listen: IpAddr) -> Result<Self, TlsError> {
         let link = config.link_tls.clone().map(|files| LinkTls::load(files, listen)).transpose()?;
         let http = config.http_tls.clone().map(EdgeTls::load).transpose()?;
-        Ok(Self { link: link.map(Arc::new), http: http.map(Arc::new) })
+        let outgoing = config.outgoing_ca_file.as_deref().map(granary_tls::outgoing).transpose()?;
+        Ok(Self { link: link.map(Arc::new), http: http.map(Arc::new), outgoing })
     }
 
     /// Follows changes of the files until `cancel`.

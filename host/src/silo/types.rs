@@ -9,6 +9,7 @@ use granary_core::id::{Digest, GrainType, SiloAddress};
 use granary_core::manifest::{ClusterManifest, GrainManifest};
 use granary_core::membership::MembershipView;
 use granary_core::membership::table::SiloStatus;
+use granary_wasm::Grants;
 use granary_wit::Interface;
 use tokio::sync::watch;
 
@@ -16,6 +17,9 @@ use super::openapi::{self, DescribedType};
 
 /// Property of a grain type with its component's digest.
 pub(crate) const DIGEST_PROPERTY: &str = "granary.component-digest";
+
+/// Property of a grain type with the revision of its deployment.
+const REVISION_PROPERTY: &str = "granary.deployment-revision";
 
 /// Classes of earlier deployments that are kept for activations which migrate with them.
 const OLD_CLASSES_MAX: usize = 64;
@@ -28,6 +32,9 @@ pub(crate) struct LoadedType {
     pub(crate) interfaces: Arc<[Interface]>,
     /// The deployment's overriding properties, as recorded: a change of them alone makes a new class too.
     pub(crate) properties: String,
+    /// What the deployment grants; a change of it alone makes a new class too, which new activations get.
+    pub(crate) grants: Grants,
+    pub(crate) revision: u64,
 }
 
 type Loaded = BTreeMap<GrainType, LoadedType>;
@@ -82,7 +89,7 @@ impl TypeRegistry {
         let mut builder = GrainManifest::builder();
         for (grain_type, entry) in self.loaded().iter() {
             let info = entry.class.info();
-            let properties = grain_properties(info);
+            let properties = grain_properties(info, entry.revision);
             builder = builder.grain(
                 grain_type.as_str(),
                 properties.iter().map(|(key, value)| (key.as_str(), value.as_str())),
@@ -122,13 +129,20 @@ impl TypeRegistry {
         Arc::clone(&self.manifest.borrow())
     }
 
-    /// Active silos that serve the type with exactly this component.
-    pub(crate) fn silos_with(&self, grain_type: &GrainType, digest: &Digest) -> Vec<SiloAddress> {
+    /// Active silos that serve the type with exactly this component, as this deployment or a later one says. A silo of
+    /// an earlier version does not tell the revision: there the component has to do.
+    pub(crate) fn silos_with(
+        &self,
+        grain_type: &GrainType,
+        digest: &Digest,
+        revision: u64,
+    ) -> Vec<SiloAddress> {
         let wanted = digest.to_string();
         self.serving(grain_type, |manifest| {
-            manifest
-                .grain_property(grain_type.as_str(), DIGEST_PROPERTY)
-                .is_some_and(|it| it == wanted.as_str())
+            let property = |key| manifest.grain_property(grain_type.as_str(), key);
+            let served = property(REVISION_PROPERTY).and_then(|text| text.to_string().parse::<u64>().ok());
+            property(DIGEST_PROPERTY).is_some_and(|it| it == wanted.as_str())
+                && served.is_none_or(|served| served >= revision)
         })
     }
 
@@ -151,10 +165,11 @@ impl TypeRegistry {
 }
 
 /// The properties of a type in the manifest: the component's and the deployment's, and what inspection found.
-fn grain_properties(info: &ClassInfo) -> BTreeMap<String, String> {
+fn grain_properties(info: &ClassInfo, revision: u64) -> BTreeMap<String, String> {
     let mut properties = info.properties.clone();
     properties.insert("type-name".to_owned(), info.grain_type.to_string());
     properties.insert(DIGEST_PROPERTY.to_owned(), info.digest.to_string());
+    properties.insert(REVISION_PROPERTY.to_owned(), revision.to_string());
     for (n, interface) in info.interfaces.iter().enumerate() {
         properties.insert(format!("interface.{n}"), interface.id.clone());
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use granary_tests::input::Random;
 use granary_wasm::artifact::{CompileCommand, Compiler, CompilerConfig};
 use granary_wasm::inspect::inspect;
-use granary_wasm::{Class, EngineConfig, WasmEngine};
+use granary_wasm::{Class, EngineConfig, Grants, WasmEngine};
 
 use super::bytes::{PREAMBLE, bytes, join, leb, section, sections};
 use super::{Tally, dummy, long, seeds};
@@ -61,9 +61,11 @@ async fn compile_sample(accepted: &[Vec<u8>]) {
     for bytes in accepted.iter().step_by((accepted.len() / COMPILE_SAMPLE).max(1)) {
         let inspection = inspect(bytes).unwrap();
         let outcome = match compiler.compile(bytes, inspection.engine(&BTreeMap::new())).await {
-            Ok(component) => Class::new(engine.clone(), &inspection, &component, &BTreeMap::new())
-                .map(|_| ())
-                .map_err(|error| error.to_string()),
+            Ok(component) => {
+                let (nothing, grants) = (BTreeMap::new(), Grants::default());
+                let class = Class::new(engine.clone(), &inspection, &component, &nothing, &grants);
+                class.map(|_| ()).map_err(|error| error.to_string())
+            }
             Err(error) => Err(error.to_string()),
         };
         match outcome {

@@ -2,10 +2,13 @@
 
 use bytes::Bytes;
 use granary_core::id::{GrainId, GrainType};
-use hyper::Method;
+use hyper::{HeaderMap, Method};
 
 use crate::problem::Problem;
-use crate::{AdminRequest, Listing};
+use crate::{AdminRequest, Listing, WantedGrants, routes};
+
+/// The header of a deploy with values of the environment, as `NAME=VALUE&NAME=VALUE`, percent-encoded.
+const ENV_HEADER: &str = "granary-env";
 
 /// How many log lines are given when the request does not say.
 const LOG_LINES_DEFAULT: usize = 200;
@@ -15,6 +18,7 @@ pub(crate) fn request(
     method: &Method,
     segments: &[&str],
     query: &[(String, String)],
+    headers: &HeaderMap,
     body: Bytes,
 ) -> Option<Result<AdminRequest, Problem>> {
     let request = match (method, segments) {
@@ -23,7 +27,7 @@ pub(crate) fn request(
         (&Method::GET, ["v1", "activations"]) => Ok(AdminRequest::List(Listing::Activations)),
         (&Method::GET, ["v1", "deployments"]) => Ok(AdminRequest::List(Listing::Deployments)),
         (&Method::GET, ["v1", "load"]) => Ok(AdminRequest::List(Listing::Load)),
-        (&Method::POST, ["v1", "deployments"]) => deploy(query, body),
+        (&Method::POST, ["v1", "deployments"]) => deploy(query, headers, body),
         (&Method::DELETE, ["v1", "deployments", grain_type]) => {
             Ok(AdminRequest::Undeploy { grain_type: (*grain_type).to_owned() })
         }
@@ -50,11 +54,14 @@ fn one<'a>(query: &'a [(String, String)], name: &str) -> Option<&'a str> {
     query.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
 }
 
-fn deploy(query: &[(String, String)], body: Bytes) -> Result<AdminRequest, Problem> {
+fn deploy(query: &[(String, String)], headers: &HeaderMap, body: Bytes) -> Result<AdminRequest, Problem> {
     let mut properties = Vec::new();
+    let mut grants = WantedGrants { env: environment(headers)?, ..WantedGrants::default() };
     for (key, value) in query {
         match key.as_str() {
             "name" | "force" => {}
+            "allow-http" => grants.http.push(value.clone()),
+            "allow-http-private" => grants.http_private = value == "true" || value.is_empty(),
             "property" => match value.split_once('=') {
                 Some((name, value)) if !name.is_empty() => {
                     properties.push((name.to_owned(), value.to_owned()))
@@ -69,7 +76,18 @@ fn deploy(query: &[(String, String)], body: Bytes) -> Result<AdminRequest, Probl
         component: body.into(),
         force: one(query, "force").is_some_and(|value| value == "true" || value.is_empty()),
         properties,
+        grants,
     })
+}
+
+/// The values of the environment: not in the query, since URLs get into the logs of proxies.
+fn environment(headers: &HeaderMap) -> Result<Vec<(String, String)>, Problem> {
+    let mut env = Vec::new();
+    for header in headers.get_all(ENV_HEADER) {
+        let text = header.to_str().map_err(|_| Problem::bad_request(format!("{ENV_HEADER} is no text")))?;
+        env.extend(routes::query(Some(text))?);
+    }
+    Ok(env)
 }
 
 fn migrate(grain_type: &str, key: &str, query: &[(String, String)]) -> Result<AdminRequest, Problem> {

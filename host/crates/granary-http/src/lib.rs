@@ -53,6 +53,29 @@ pub enum Listing {
     Load,
 }
 
+/// What a deploy wants to be granted, not checked yet.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct WantedGrants {
+    /// Values of the environment, which may be secrets.
+    pub env: Vec<(String, String)>,
+    /// Hosts for outgoing requests.
+    pub http: Vec<String>,
+    /// Whether these may be at private addresses.
+    pub http_private: bool,
+}
+
+impl std::fmt::Debug for WantedGrants {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<&String> = self.env.iter().map(|(name, _)| name).collect();
+        let mut shown = f.debug_struct("WantedGrants");
+        shown
+            .field("env", &names)
+            .field("http", &self.http)
+            .field("http_private", &self.http_private)
+            .finish()
+    }
+}
+
 /// A request to the admin API.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AdminRequest {
@@ -65,6 +88,7 @@ pub enum AdminRequest {
         component: Vec<u8>,
         force: bool,
         properties: Vec<(String, String)>,
+        grants: WantedGrants,
     },
     Undeploy {
         grain_type: String,

@@ -296,7 +296,7 @@ async fn route(shared: &Shared, request: Request<Incoming>) -> Result<Reply, Pro
         }
         let query = routes::query(parts.uri.query())?;
         let body = if parts.method == Method::POST { read_body(shared, body).await? } else { Bytes::new() };
-        if let Some(request) = admin::request(&parts.method, &segments, &query, body) {
+        if let Some(request) = admin::request(&parts.method, &segments, &query, &parts.headers, body) {
             let value = shared.backend.admin(request?).await?;
             return Ok(reply(StatusCode::OK, "application/json", value.to_string()));
         }

@@ -27,6 +27,7 @@ pub async fn deployments(store: Arc<dyn DeploymentStore>) {
         revision,
         properties: r#"{"placement-strategy":"random"}"#.to_owned(),
         deployed_at: 1_800_000_000,
+        grants: if revision > 1 { r#"{"env":{"A":"b"}}"#.to_owned() } else { String::new() },
     };
     assert_eq!(store.read().await, Ok((0, vec![])), "a new store is empty");
     assert_eq!(store.put(record("counter", 1), 1).await, Ok(CasOutcome::Conflict), "a future version");

@@ -95,7 +95,7 @@ pub trait GrainStateStore: Send + Sync {
 }
 
 /// One deployed component.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct DeploymentRecord {
     /// The grain type; the key of the record.
     pub grain_type: String,
@@ -109,6 +109,20 @@ pub struct DeploymentRecord {
     pub properties: String,
     /// Unix time in seconds.
     pub deployed_at: u64,
+    /// What the deployment grants, in the form of `granary-wasm`; empty for nothing.
+    pub grants: String,
+}
+
+/// Without the grants, which may hold secrets.
+impl std::fmt::Debug for DeploymentRecord {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DeploymentRecord")
+            .field("grain_type", &self.grain_type)
+            .field("digest", &self.digest)
+            .field("revision", &self.revision)
+            .field("properties", &self.properties)
+            .finish_non_exhaustive()
+    }
 }
 
 /// What is deployed in the cluster: a small versioned table.

@@ -1,7 +1,7 @@
 //! TLS identities from PEM files: read, checked, made into configurations, read again when they change.
 //!
 //! [`LinkTls`] is the one identity that a silo shows to other silos, in both directions; [`EdgeTls`] the one that
-//! its HTTP ports show. Nothing here opens a socket.
+//! its HTTP ports show; [`outgoing`] is whom grains trust when they send requests. Nothing here opens a socket.
 //!
 //! Invariants:
 //! - TLS 1.3 alone, and no resumption: each connection proves both sides anew, so that a changed CA is in force
@@ -16,6 +16,7 @@
 mod edge;
 mod error;
 mod link;
+mod outgoing;
 mod read;
 
 use std::net::IpAddr;
@@ -28,6 +29,7 @@ use rustls::server::ParsedCertificate;
 pub use crate::edge::{EdgeFiles, EdgeTls};
 pub use crate::error::{TlsError, explain, explain_io};
 pub use crate::link::{LinkFiles, LinkTls};
+pub use crate::outgoing::outgoing;
 pub use crate::read::{FILE_BYTES_MAX, read_certificates};
 
 /// An identity whose files may change under it.

@@ -11,6 +11,7 @@ use granary_wit::Signature;
 use wasmtime::component::{Component, ComponentExportIndex, InstancePre};
 
 use crate::engine::WasmEngine;
+use crate::grants::Grants;
 use crate::inspect::{Inspection, PropertyError, interface_info};
 use crate::instance::Instance;
 use crate::linker;
@@ -28,6 +29,19 @@ pub enum ClassBuildError {
     /// wasmtime found an import or export that does not fit, although inspection did not.
     #[error("the component cannot be linked: {0}")]
     Link(String),
+    /// It imports what its deployment does not grant.
+    #[error(
+        "{} not granted by the deployment; to let the component send requests, add --allow-http HOST for each host that it may reach",
+        not_granted(.0)
+    )]
+    NotGranted(Vec<String>),
+}
+
+fn not_granted(imports: &[String]) -> String {
+    let noun = if imports.len() == 1 { "import" } else { "imports" };
+    let verb = if imports.len() == 1 { "is" } else { "are" };
+    let names = crate::text::bounded(&imports.join(", "), crate::text::MESSAGE_BYTES_MAX / 2);
+    format!("{noun} {names} {verb}")
 }
 
 /// A method, ready to be called.
@@ -62,6 +76,7 @@ pub(crate) struct Shared {
     pub(crate) hooks: Hooks,
     /// Sorted by interface and name.
     pub(crate) methods: Vec<Method>,
+    pub(crate) grants: Arc<Grants>,
 }
 
 impl std::fmt::Debug for Class {
@@ -72,7 +87,8 @@ impl std::fmt::Debug for Class {
 
 impl Class {
     /// Links a compiled component. `component` must be the native code of the component that was inspected;
-    /// `overrides` are the deployment's properties, which stand in place of the component's own.
+    /// `overrides` are the deployment's properties, which stand in place of the component's own; `grants` is what it
+    /// may do beyond the fixed list of imports.
     ///
     /// # Errors
     /// [`ClassBuildError`] when a property is bad or the component does not fit the host.
@@ -81,13 +97,20 @@ impl Class {
         inspection: &Inspection,
         component: &Component,
         overrides: &BTreeMap<String, String>,
+        grants: &Grants,
     ) -> Result<Arc<Self>, ClassBuildError> {
+        let needed = &inspection.needs_http;
+        if !needed.is_empty() && !grants.has_http() {
+            return Err(ClassBuildError::NotGranted(needed.clone()));
+        }
         let info = inspection.class_info(overrides)?;
         let pre = linker::link(engine.of(inspection.engine(overrides)), component, inspection)
             .map_err(|error| ClassBuildError::Link(first_line(&format!("{error:#}"))))?;
         let hooks = hooks(component, inspection)?;
         let methods = methods(component, inspection)?;
-        Ok(Arc::new(Self { shared: Arc::new(Shared { engine, info, pre, hooks, methods }) }))
+        Ok(Arc::new(Self {
+            shared: Arc::new(Shared { engine, info, pre, hooks, methods, grants: Arc::new(grants.clone()) }),
+        }))
     }
 }
 

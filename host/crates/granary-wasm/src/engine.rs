@@ -10,9 +10,11 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+use rustls::ClientConfig;
 use wasmtime::{Config, Engine, EngineWeak, MemoryCreator, OptLevel, StackCreator, WasmFeatures};
 
 use crate::arena::{MemoryArena, StackArena};
+use crate::outgoing::{Outgoing, OutgoingStats};
 
 /// Virtual address space reserved for each linear memory, in bytes: with it, bounds checks cost nothing.
 pub const MEMORY_RESERVATION_BYTES: u64 = 4 << 30;
@@ -126,6 +128,8 @@ impl EngineVariant {
 pub struct WasmEngine {
     engines: [Engine; 4],
     tick: Duration,
+    /// What the grains of the silo share when they send requests.
+    outgoing: Arc<Outgoing>,
 }
 
 impl std::fmt::Debug for WasmEngine {
@@ -157,7 +161,23 @@ impl WasmEngine {
                 }
             })
             .map_err(EngineError::Ticker)?;
-        Ok(Self { engines, tick })
+        Ok(Self { engines, tick, outgoing: Arc::default() })
+    }
+
+    /// The same engines, whose grains may also send `https` requests by this configuration.
+    #[must_use]
+    pub fn with_outgoing_tls(self, tls: Arc<ClientConfig>) -> Self {
+        Self { outgoing: Arc::new(Outgoing::new(Some(tls))), ..self }
+    }
+
+    /// What grains sent to granted hosts since the start.
+    #[must_use]
+    pub fn outgoing_stats(&self) -> OutgoingStats {
+        self.outgoing.counters.snapshot()
+    }
+
+    pub(crate) fn outgoing(&self) -> &Arc<Outgoing> {
+        &self.outgoing
     }
 
     /// How many epochs `cpu` is, at least one.

@@ -13,6 +13,7 @@ pub(crate) mod state;
 pub(crate) mod types;
 pub(crate) mod wasi_cli;
 pub(crate) mod wasi_clocks;
+pub(crate) mod wasi_http;
 pub(crate) mod wasi_io;
 pub(crate) mod wasi_random;
 

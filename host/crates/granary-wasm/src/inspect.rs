@@ -54,6 +54,8 @@ pub struct Inspection {
     pub reentrant: bool,
     /// All other imports that have functions, with their versions.
     pub imports: Vec<String>,
+    /// Those of them that only a deployment with a grant of outgoing HTTP gives it.
+    pub needs_http: Vec<String>,
     /// The export name of `granary:grain/lifecycle`, if it exports that.
     pub lifecycle: Option<String>,
     /// The export name of `granary:grain/migration`, if it exports that.
@@ -157,6 +159,7 @@ pub fn inspect(bytes: &[u8]) -> Result<Inspection, InspectError> {
         asynchronous: exports.asynchronous,
         reentrant,
         imports: imports.others,
+        needs_http: imports.needs_http,
         lifecycle: exports.lifecycle,
         migration: exports.migration,
         other_exports: exports.others,

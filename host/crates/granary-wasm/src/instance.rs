@@ -86,7 +86,9 @@ impl Instance {
     /// Makes a store and instantiates the component in it, under the limits of a turn.
     pub(crate) async fn new(shared: Arc<Shared>, host: Arc<dyn ActivationHost>) -> Result<Self, TurnFailure> {
         let limits = &shared.info.limits;
-        let state = HostState::new(host, limits, shared.engine.ticks(limits.turn_cpu_max));
+        let ticks_max = shared.engine.ticks(limits.turn_cpu_max);
+        let (grants, outgoing) = (Arc::clone(&shared.grants), Arc::clone(shared.engine.outgoing()));
+        let state = HostState::new(host, limits, ticks_max, grants, outgoing);
         let mut store = Store::new(shared.pre.engine(), state);
         store.limiter(|state| &mut state.memory);
         store.epoch_deadline_callback(on_epoch);

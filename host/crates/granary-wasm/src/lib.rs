@@ -12,6 +12,7 @@ mod guest_log;
 mod imports;
 mod instance;
 mod linker;
+mod outgoing;
 mod state;
 #[cfg(test)]
 mod testing;
@@ -21,9 +22,12 @@ mod value;
 
 pub mod artifact;
 pub mod engine;
+pub mod grants;
 pub mod inspect;
 
 pub use class::{Class, ClassBuildError};
 pub use engine::{
     EngineConfig, EngineError, EngineVariant, MEMORY_RESERVATION_BYTES, MemoryLayout, WasmEngine,
 };
+pub use grants::Grants;
+pub use outgoing::OutgoingStats;

@@ -10,7 +10,7 @@ use wasmtime::component::{Component, InstancePre, Linker, ResourceType};
 
 use crate::imports::denied::DeniedResources;
 use crate::imports::{
-    Instance, calls, context, derived, logging, state, wasi_cli, wasi_clocks, wasi_io, wasi_random,
+    Instance, calls, context, derived, logging, state, wasi_cli, wasi_clocks, wasi_http, wasi_io, wasi_random,
 };
 use crate::inspect::{CONTRACT_PACKAGE, Inspection};
 use crate::state::HostState;
@@ -84,7 +84,10 @@ impl Linking<'_> {
                 ComponentItem::Resource(ty) if self.defined.contains(&ty) => {}
                 ComponentItem::Resource(ty) => {
                     self.defined.push(ty);
-                    let real = bare.starts_with("wasi:io/") && wasi_io::link_resource(instance, name)?;
+                    let real = match bare {
+                        "wasi:http/types" => wasi_http::link_resource(instance, name)?,
+                        _ => bare.starts_with("wasi:io/") && wasi_io::link_resource(instance, name)?,
+                    };
                     if !real {
                         self.denied.link_resource(instance, name, ty)?;
                     }
@@ -105,11 +108,15 @@ impl Linking<'_> {
 /// Defines a WASI function that does something; false when it is to be denied.
 fn real_function(instance: &mut Instance<'_>, interface: &str, name: &str) -> wasmtime::Result<bool> {
     match interface {
-        "wasi:cli/stdin" | "wasi:cli/stdout" | "wasi:cli/stderr" | "wasi:cli/exit" => {
-            wasi_cli::link(instance, name)
-        }
+        "wasi:cli/environment"
+        | "wasi:cli/stdin"
+        | "wasi:cli/stdout"
+        | "wasi:cli/stderr"
+        | "wasi:cli/exit" => wasi_cli::link(instance, name),
         "wasi:clocks/monotonic-clock" => wasi_clocks::link_monotonic(instance, name),
         "wasi:clocks/wall-clock" => wasi_clocks::link_wall(instance, name),
+        "wasi:http/outgoing-handler" => wasi_http::link_handler(instance, name),
+        "wasi:http/types" => wasi_http::link_types(instance, name),
         "wasi:io/error" => wasi_io::link_error(instance, name),
         "wasi:io/poll" => wasi_io::link_poll(instance, name),
         "wasi:io/streams" => wasi_io::link_streams(instance, name),

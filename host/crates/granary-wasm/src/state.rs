@@ -9,8 +9,10 @@ use tokio::sync::Semaphore;
 use wasmtime::component::{GuestTaskId, ResourceTable};
 use wasmtime::{ResourceLimiter, StoreContextMut, UpdateDeadline};
 
+use crate::grants::Grants;
 use crate::guest_log::{GuestLog, Stream};
 use crate::imports::types::LastCalled;
+use crate::outgoing::{Outgoing, Requests};
 
 /// Handles of host resources (streams, pollables) that one activation may hold.
 pub(crate) const HANDLES_MAX: usize = 1_000;
@@ -51,6 +53,11 @@ pub(crate) struct HostState {
     pub(crate) last_called: LastCalled,
     /// The largest encoded arguments of an outgoing call.
     pub(crate) value_bytes_max: usize,
+    /// What the deployment grants.
+    pub(crate) grants: Arc<Grants>,
+    pub(crate) outgoing_http: Arc<Outgoing>,
+    /// The outgoing requests, once there was one.
+    requests: Option<Box<Requests>>,
 }
 
 /// The turn that runs, or ran last.
@@ -79,7 +86,13 @@ pub(crate) struct MemoryLimiter {
 }
 
 impl HostState {
-    pub(crate) fn new(host: Arc<dyn ActivationHost>, limits: &Limits, ticks_max: u64) -> Self {
+    pub(crate) fn new(
+        host: Arc<dyn ActivationHost>,
+        limits: &Limits,
+        ticks_max: u64,
+        grants: Arc<Grants>,
+        outgoing_http: Arc<Outgoing>,
+    ) -> Self {
         let mut handles = ResourceTable::new();
         handles.set_max_capacity(HANDLES_MAX);
         Self {
@@ -98,7 +111,16 @@ impl HostState {
             log: GuestLog::new(),
             last_called: LastCalled::default(),
             value_bytes_max: usize::try_from(limits.value_bytes_max).unwrap_or(usize::MAX),
+            grants,
+            outgoing_http,
+            requests: None,
         }
+    }
+
+    /// The activation's outgoing requests.
+    pub(crate) fn requests(&mut self) -> &mut Requests {
+        let Self { requests, outgoing_http, .. } = self;
+        requests.get_or_insert_with(|| Box::new(Requests::new(Arc::clone(outgoing_http))))
     }
 
     /// Prepares for a turn that runs alone.

@@ -17,6 +17,7 @@ use wit_parser::{LiftLowerAbi, ManglingAndAbi, Resolve, WorldId};
 
 use crate::class::Class;
 use crate::engine::{EngineConfig, WasmEngine};
+use crate::grants::Grants;
 use crate::inspect::{Inspection, inspect};
 
 /// The parts of WASI that the tests import, in the shape of version 0.2.
@@ -146,7 +147,7 @@ pub(crate) fn class_with(bytes: &[u8], overrides: &BTreeMap<String, String>) -> 
     let inspection = inspect(bytes).unwrap();
     let component =
         wasmtime::component::Component::new(engine.of(inspection.engine(overrides)), bytes).unwrap();
-    (Class::new(engine, &inspection, &component, overrides).unwrap(), inspection)
+    (Class::new(engine, &inspection, &component, overrides, &Grants::default()).unwrap(), inspection)
 }
 
 /// What a fake host answers to calls.

@@ -23,7 +23,8 @@ pub(super) fn build(folder: &Path, project: &Project) -> Result<(), CliError> {
         project::run(folder, "npm", &[verb, "--no-audit", "--no-fund"], ADVICE)
     })?;
     let component = project.component();
-    // No HTTP: the host has none to give, and the tool would import it. The tool reads `wit/` in its own folder only.
+    // No HTTP: the tool would import it for every grain, and each would need a grant. The tool reads `wit/` in its own
+    // folder only.
     let arguments = [
         TOOL,
         "grain.js",

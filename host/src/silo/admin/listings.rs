@@ -7,6 +7,7 @@ use granary_core::manifest::{Identifier, Properties};
 use granary_core::membership::table::SiloStatus;
 use granary_grains::ActivationSummary;
 use granary_http::Problem;
+use granary_wasm::Grants;
 use serde_json::{Map, Value, json};
 
 use super::{ASK_TIMEOUT, SiloQuestion, ask};
@@ -169,10 +170,22 @@ pub(super) fn describe_here(parts: &Parts, grain: &GrainId) -> Value {
             let mut row = row(&found);
             if let Some(map) = row.as_object_mut() {
                 map.insert("active".to_owned(), Value::Bool(true));
+                let loaded = parts.registry.loaded();
+                let grants = loaded.get(grain.grain_type()).map(|entry| grants_shown(&entry.grants));
+                map.insert("grants".to_owned(), grants.unwrap_or_default());
             }
             row
         },
     )
+}
+
+/// What a deployment grants, for people: of the environment the names alone, since values may be secrets.
+fn grants_shown(grants: &Grants) -> Value {
+    json!({
+        "env": grants.env_names().collect::<Vec<_>>(),
+        "http": grants.http().map(ToString::to_string).collect::<Vec<_>>(),
+        "http_private": grants.http_private(),
+    })
 }
 
 /// What is said of a grain that has no activation.
@@ -199,6 +212,7 @@ pub(super) async fn deployments(parts: &Parts) -> Result<Value, Problem> {
             "digest": record.digest.to_string(),
             "deployed_at": record.deployed_at,
             "properties": properties,
+            "grants": Grants::from_record(&record.grants).map_or(Value::Null, |grants| grants_shown(&grants)),
             "error": parts.deployments.failure(&record.grain_type),
         })
     });

@@ -24,6 +24,8 @@ const LOG_BYTES_KEPT: u32 = 16 * 1024 * 1024;
 pub(super) struct Schema {
     pub(super) version: u32,
     pub(super) sql: &'static str,
+    /// From each earlier layout to the next one, the first from layout 1.
+    pub(super) upgrades: &'static [&'static str],
 }
 
 /// The handle to one file's thread. The thread ends when the handle is dropped and the queue is done.
@@ -238,6 +240,12 @@ fn make_tables(mut connection: Connection, path: &Path, schema: Schema) -> Resul
     let found: u32 = transaction.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(error)?;
     if found == 0 {
         transaction.execute_batch(schema.sql).map_err(error)?;
+        transaction.pragma_update(None, "user_version", schema.version).map_err(error)?;
+    } else if found < schema.version {
+        let done = usize::try_from(found.saturating_sub(1)).unwrap_or(usize::MAX);
+        for upgrade in schema.upgrades.iter().skip(done) {
+            transaction.execute_batch(upgrade).map_err(error)?;
+        }
         transaction.pragma_update(None, "user_version", schema.version).map_err(error)?;
     } else if found != schema.version {
         return Err(StoreError::Unusable(format!(

@@ -8,7 +8,7 @@ use super::database::Schema;
 use crate::DeploymentRecord;
 
 pub(super) const SCHEMA: Schema = Schema {
-    version: 1,
+    version: 2,
     sql: "
         CREATE TABLE version (
             id INTEGER PRIMARY KEY CHECK (id = 0),
@@ -22,15 +22,17 @@ pub(super) const SCHEMA: Schema = Schema {
             name TEXT NOT NULL,
             revision INTEGER NOT NULL,
             properties TEXT NOT NULL,
-            deployed_at INTEGER NOT NULL
+            deployed_at INTEGER NOT NULL,
+            grants TEXT NOT NULL DEFAULT ''
         ) STRICT;
     ",
+    upgrades: &["ALTER TABLE deployments ADD COLUMN grants TEXT NOT NULL DEFAULT ''"],
 };
 
 pub(super) fn read(db: &Connection) -> rusqlite::Result<(u64, Vec<DeploymentRecord>)> {
     let version = version(db)?;
     let mut records = db.prepare_cached(
-        "SELECT grain_type, digest, bytes, name, revision, properties, deployed_at
+        "SELECT grain_type, digest, bytes, name, revision, properties, deployed_at, grants
          FROM deployments ORDER BY grain_type",
     )?;
     let records = records.query_map([], record)?.collect::<Result<_, _>>()?;
@@ -45,8 +47,8 @@ pub(super) fn put(
     if version(db)? != expected_version {
         return Ok(CasOutcome::Conflict);
     }
-    db.prepare_cached("INSERT OR REPLACE INTO deployments VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)")?.execute(
-        params![
+    db.prepare_cached("INSERT OR REPLACE INTO deployments VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?
+        .execute(params![
             record.grain_type,
             record.digest.0,
             record.bytes,
@@ -54,8 +56,8 @@ pub(super) fn put(
             record.revision,
             record.properties,
             record.deployed_at,
-        ],
-    )?;
+            record.grants,
+        ])?;
     count_up(db)
 }
 
@@ -91,5 +93,6 @@ fn record(row: &Row<'_>) -> rusqlite::Result<DeploymentRecord> {
         revision: row.get(4)?,
         properties: row.get(5)?,
         deployed_at: row.get(6)?,
+        grants: row.get(7)?,
     })
 }

@@ -32,6 +32,7 @@ pub(super) const SCHEMA: Schema = Schema {
             renewal INTEGER NOT NULL
         ) STRICT;
     ",
+    upgrades: &[],
 };
 
 pub(super) fn read(db: &Connection) -> rusqlite::Result<TableSnapshot> {

@@ -25,6 +25,7 @@ pub(super) const SCHEMA: Schema = Schema {
             PRIMARY KEY (grain_type, grain_key, name)
         ) STRICT;
     ",
+    upgrades: &[],
 };
 
 /// Which row an operation is about.

@@ -234,6 +234,25 @@ fn paths_that_cannot_hold_a_store_are_refused_by_name() {
     assert!(refusal(&read_only).starts_with(&format!("{} is read-only", read_only.display())));
 }
 
+#[tokio::test]
+async fn deployments_of_the_first_layout_are_read_and_grant_nothing() {
+    let data = tempfile::tempdir().unwrap();
+    drop(open(data.path()));
+    let file = rusqlite::Connection::open(data.path().join("cluster/deployments.db")).unwrap();
+    file.execute_batch("ALTER TABLE deployments DROP COLUMN grants; PRAGMA user_version = 1").unwrap();
+    let digest = Digest::of(b"component");
+    file.execute(
+        "INSERT INTO deployments VALUES ('counter', ?1, 9, 'counter.wasm', 3, '{}', 1800000000)",
+        [digest.0],
+    )
+    .unwrap();
+    drop(file);
+    for _ in 0..2 {
+        let (_, records) = DeploymentStore::read(&open(data.path())).await.unwrap();
+        assert_eq!((records[0].digest, records[0].revision, records[0].grants.as_str()), (digest, 3, ""));
+    }
+}
+
 #[test]
 fn a_newer_or_damaged_database_is_refused() {
     let data = tempfile::tempdir().unwrap();
@@ -241,7 +260,7 @@ fn a_newer_or_damaged_database_is_refused() {
     let file = data.path().join("cluster/deployments.db");
     rusqlite::Connection::open(&file).unwrap().pragma_update(None, "user_version", 9).unwrap();
     let why = refusal(data.path());
-    assert!(why.contains("deployments.db has layout 9, this version of granary supports 1"), "{why}");
+    assert!(why.contains("deployments.db has layout 9, this version of granary supports 2"), "{why}");
     for leftover in ["deployments.db-wal", "deployments.db-shm"] {
         let _ = fs::remove_file(data.path().join("cluster").join(leftover));
     }

@@ -41,12 +41,17 @@ const WASI: [&str; 28] = [
     "wasi:sockets/udp-create-socket",
 ];
 
+/// What a deployment's grant of outgoing HTTP adds to that list.
+const HTTP: [&str; 2] = ["wasi:http/outgoing-handler", "wasi:http/types"];
+
 /// The imports, sorted.
 #[derive(Debug, Default)]
 pub(super) struct Imports {
     pub(super) references: Vec<Reference>,
     pub(super) others: Vec<String>,
     pub(super) notes: Vec<String>,
+    /// Those of the others that need a grant of outgoing HTTP.
+    pub(super) needs_http: Vec<String>,
     /// The component exports an `async func`.
     asynchronous: bool,
 }
@@ -102,8 +107,12 @@ impl Imports {
             return Ok(None);
         }
         if bare.starts_with("wasi:") {
-            if !WASI.contains(&bare) || !(version.starts_with("0.2.") || version == "0.2") {
+            let http = HTTP.contains(&bare);
+            if !(http || WASI.contains(&bare)) || !(version.starts_with("0.2.") || version == "0.2") {
                 return Ok(Some(ImportProblem::Unknown(name)));
+            }
+            if http {
+                self.needs_http.push(name.clone());
             }
             self.others.push(name);
             return Ok(None);
