@@ -23,7 +23,7 @@ use granary_grains::seams::{
 use granary_grains::{Grains, GrainsOptions, Seams};
 use granary_store::MemoryStore;
 use granary_wasm::artifact::{CompileCommand, Compiler, CompilerConfig};
-use granary_wasm::{Class, EngineConfig, WasmEngine};
+use granary_wasm::{Class, EngineConfig, Grants, WasmEngine};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -73,7 +73,8 @@ impl World {
         let compiler = Compiler::open(&engine, &config)?;
         let inspection = granary_wasm::inspect::inspect(&bytes).map_err(|error| anyhow!("{error}"))?;
         let native = runtime.block_on(compiler.compile(&bytes, inspection.engine(&BTreeMap::new())))?;
-        let class: Arc<dyn GrainClass> = Class::new(engine, &inspection, &native, &BTreeMap::new())?;
+        let class: Arc<dyn GrainClass> =
+            Class::new(engine, &inspection, &native, &BTreeMap::new(), &Grants::default())?;
         let directory = Arc::new(MemoryDirectory::default());
         let types = OneType { me: silo(1), class: Arc::clone(&class) };
         let seams = Seams {
