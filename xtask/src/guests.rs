@@ -15,7 +15,7 @@ use crate::workspace::{self, Package};
 use crate::{process, report};
 
 /// Every guest package. Its component is named after it.
-const GUESTS: [&str; 12] = [
+const GUESTS: [&str; 13] = [
     "account",
     "counter",
     "denied",
@@ -23,6 +23,7 @@ const GUESTS: [&str; 12] = [
     "evil-life",
     "fetcher",
     "mismatch",
+    "pinger",
     "presence-game",
     "presence-player",
     "transfer",

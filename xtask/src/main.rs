@@ -1,5 +1,6 @@
 //! Granary's own automation: `cargo xtask help` lists what there is.
 
+mod bench;
 mod checks;
 mod demo;
 mod guests;
@@ -20,6 +21,7 @@ Usage: cargo xtask COMMAND
   guests [--only NAME]                  build the example and test grains into target/guests/
   tidy                                  check the repository's own rules
   demo                                  two silos, a migration and a crash, on this machine
+  bench [--json] [--quick] [ROW...]     measure an optimised build beside what it is compared with
   test [--long] [FILTER...]             set up, then run every check and all tests
   fuzz [--seconds N]                    every decoder over fresh inputs, a minute in all by default
   ci                                    what continuous integration runs: test
@@ -44,6 +46,7 @@ enum Command {
     Guests { only: Option<String> },
     Tidy,
     Demo,
+    Bench(Vec<String>),
     Test(checks::Options),
     Fuzz { seconds: u64 },
     Help,
@@ -62,6 +65,7 @@ fn parse(args: &[String]) -> Result<Command> {
         ("guests", ["--only", name]) => Command::Guests { only: Some((*name).to_owned()) },
         ("tidy", []) => Command::Tidy,
         ("demo", []) => Command::Demo,
+        ("bench", options) => Command::Bench(parse_bench(options)?),
         ("fuzz", []) => Command::Fuzz { seconds: 60 },
         ("fuzz", ["--seconds", seconds]) => Command::Fuzz {
             seconds: seconds.parse().with_context(|| format!("`{seconds}` is no number of seconds"))?,
@@ -73,6 +77,16 @@ fn parse(args: &[String]) -> Result<Command> {
             bail!("`{}` is not understood\n\n{USAGE}", [&[command], options].concat().join(" "))
         }
     })
+}
+
+/// The options are the benchmark program's; what it would not understand is found before anything is built.
+fn parse_bench(options: &[&str]) -> Result<Vec<String>> {
+    for option in options {
+        if option.starts_with('-') && !["--json", "--quick"].contains(option) {
+            bail!("`bench {option}` is not understood\n\n{USAGE}");
+        }
+    }
+    Ok(options.iter().map(|option| (*option).to_owned()).collect())
 }
 
 fn parse_test(options: &[&str]) -> Result<checks::Options> {
@@ -96,6 +110,7 @@ fn run(command: Command) -> Result<()> {
         }
         Command::Tidy => report::step("tidy", tidy::run),
         Command::Demo => demo::run(),
+        Command::Bench(options) => bench::run(&options),
         Command::Test(options) => checks::run(&options),
         Command::Fuzz { seconds } => checks::fuzz(seconds),
         Command::Help => {
@@ -122,6 +137,8 @@ mod tests {
             if options.wasip2 == setup::Source::Debian && options.test_runner));
         assert!(matches!(parsed("test --long a b").unwrap(), Command::Test(options)
             if options.long && options.filters == ["a", "b"]));
+        assert!(matches!(parsed("bench --quick local").unwrap(), Command::Bench(options)
+            if options == ["--quick", "local"]));
         assert!(matches!(parsed("fuzz --seconds 5").unwrap(), Command::Fuzz { seconds: 5 }));
         assert!(
             matches!(parsed("ci").unwrap(), Command::Test(options) if !options.long && options.filters.is_empty())
@@ -130,7 +147,15 @@ mod tests {
 
     #[test]
     fn what_is_not_understood_is_named_and_the_usage_shown() {
-        for line in ["", "tset", "guests --all", "test --log", "fuzz --seconds x", "setup --wasip2 apt"] {
+        for line in [
+            "",
+            "tset",
+            "guests --all",
+            "test --log",
+            "fuzz --seconds x",
+            "setup --wasip2 apt",
+            "bench --fast",
+        ] {
             assert!(parsed(line).is_err(), "{line}");
         }
         let error = parsed("tset x").unwrap_err().to_string();

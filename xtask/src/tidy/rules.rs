@@ -11,7 +11,7 @@ const GENERATED_MARK: &str = concat!("@", "generated");
 /// In how many of the first lines that mark counts.
 const GENERATED_LINES: usize = 3;
 /// The folders whose modules begin with a header.
-const HEADER_FOLDERS: [&str; 5] = ["client/", "guest-sdk/", "host/", "tests/", "xtask/"];
+const HEADER_FOLDERS: [&str; 6] = ["bench/", "client/", "guest-sdk/", "host/", "tests/", "xtask/"];
 /// Words that mark unfinished work.
 const UNFINISHED_WORDS: [&str; 2] = [concat!("TO", "DO"), concat!("FIX", "ME")];
 /// Macros that mark unfinished work.

@@ -259,6 +259,12 @@ impl Grains {
         self.0.validity.clone()
     }
 
+    /// The silo to which calls of this grain go without a question to the directory. A hint: it may be out of date.
+    #[must_use]
+    pub fn cached_location(&self, grain: &GrainId) -> Option<SiloAddress> {
+        self.0.locations.get(grain)
+    }
+
     #[must_use]
     pub fn metrics(&self) -> MetricsSnapshot {
         self.0.metrics.snapshot()

@@ -6,7 +6,7 @@
 //! Invariants:
 //! - Whoever holds the instance runs the turns: the activation's task, or one inline turn ([`Borrowed`]). It is given
 //!   back whatever happens; where it is unsound or lost, the activation's task hears that and ends the activation.
-//! - Inline turns are nested at most [`INLINE_DEPTH_MAX`] deep on one stack.
+//! - Inline turns are nested at most `GrainsOptions::inline_depth_max` deep on one stack.
 //! - A panic in an inline turn ends that activation, not its caller's.
 
 use std::cell::Cell;
@@ -22,7 +22,6 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::activation::Activation;
 use crate::grains::Inner;
-use crate::options::INLINE_DEPTH_MAX;
 use crate::turns::{self, AfterCall};
 
 thread_local! {
@@ -80,7 +79,10 @@ pub(crate) async fn begin(
     deadline: Instant,
 ) -> Begun {
     // Nobody waits for a one-way call, so its turn has no business on the caller's task.
-    if request.one_way || activation.class().info().asynchronous || DEPTH.get() >= INLINE_DEPTH_MAX {
+    if request.one_way
+        || activation.class().info().asynchronous
+        || DEPTH.get() >= inner.options.inline_depth_max
+    {
         return Begun::Refused(request);
     }
     let Some(instance) = activation.borrow_idle(&request, deadline) else { return Begun::Refused(request) };

@@ -23,9 +23,6 @@ pub const CALL_TIMEOUT_MAX: Duration = Duration::from_secs(3_600);
 /// The longest chain of grains that wait for each other.
 pub(crate) const CHAIN_MAX: usize = granary_core::deadlock::PATH_MAX;
 
-/// Turns that run inside each other on one caller's task; deeper calls go through the mailbox (decision C4).
-pub(crate) const INLINE_DEPTH_MAX: u8 = 8;
-
 /// Bytes of arguments and request contexts that wait for one activation. One call always may, however large.
 pub(crate) const MAILBOX_BYTES_MAX: usize = 32 << 20;
 
@@ -84,6 +81,9 @@ pub struct GrainsOptions {
     pub fence_hold: Duration,
     /// Entries of the location cache; default 65 536.
     pub location_cache_max: usize,
+    /// Turns that run inside each other on one caller's task; deeper calls go through the mailbox (decision C4).
+    /// Default 8; with 0 all calls do.
+    pub inline_depth_max: u8,
     /// One-way calls on their way, at once; default 10 000.
     pub one_way_max: usize,
     /// Activations that move or end at once while the silo drains; default 16.
@@ -110,6 +110,7 @@ impl GrainsOptions {
             frozen_max: 256,
             fence_hold: Duration::from_secs(2),
             location_cache_max: 65_536,
+            inline_depth_max: 8,
             one_way_max: 10_000,
             drain_parallel: 16,
             state_timeout: Duration::from_secs(10),
