@@ -70,6 +70,15 @@ impl Http {
         read(self.agent.get(format!("{}{path}", self.base)).call())
     }
 
+    /// Sends a GET whose answer is text.
+    ///
+    /// # Errors
+    /// Says why when no answer came.
+    pub fn text(&self, path: &str) -> Result<String, String> {
+        let sent = self.agent.get(format!("{}{path}", self.base)).call();
+        sent.and_then(|mut response| response.body_mut().read_to_string()).map_err(|error| error.to_string())
+    }
+
     /// Sends a POST.
     ///
     /// # Errors

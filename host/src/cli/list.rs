@@ -71,6 +71,7 @@ pub(crate) fn run(args: &ListArgs) -> Result<(), CliError> {
                 ("name", "name"),
                 ("bytes", "bytes"),
                 ("digest", "digest"),
+                ("quarantine", "quarantine"),
             ],
         ),
     };

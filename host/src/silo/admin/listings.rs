@@ -200,6 +200,7 @@ pub(super) async fn deployments(parts: &Parts) -> Result<Value, Problem> {
             "deployed_at": record.deployed_at,
             "properties": properties,
             "error": parts.deployments.failure(&record.grain_type),
+            "quarantine": parts.quarantine.why(&record.digest),
         })
     });
     Ok(rows.collect())
