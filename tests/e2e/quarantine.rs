@@ -65,7 +65,6 @@ impl Five {
                     assert_eq!(status.signal(), Some(SIGABRT), "{status}");
                     self.deaths += 1;
                     let name = self.silos.remove(position).name.clone();
-                    println!("{name} died");
                     if restart {
                         self.silos.insert(position, self.cluster.start_with_failpoint(&name, ABORTS));
                         position += 1;
@@ -88,7 +87,7 @@ impl Five {
                 self.bury(restart);
             }
         }
-        println!("{} deaths, then quarantine, after {:.1?}", self.deaths, started.elapsed());
+        eprintln!("{} deaths, then quarantine, after {:.1?}", self.deaths, started.elapsed());
         assert_eq!(self.deaths, 2, "the third silo died of it");
     }
 

@@ -221,6 +221,61 @@ mod tests {
         assert_eq!(last(data.path(), "a"), None);
     }
 
+    /// Says to the test below that it is the process that dies, and of what.
+    const DIES: &str = "GRANARY_TEST_DIES";
+
+    #[test]
+    fn a_fault_inside_a_turn_leaves_its_component_and_ends_the_process_by_its_signal() {
+        use std::os::unix::process::ExitStatusExt as _;
+
+        if let Ok(how) = std::env::var(DIES) {
+            die(&how);
+        }
+        for (how, signal, left) in [
+            ("segv", libc::SIGSEGV, Some("SIGSEGV")),
+            ("abort", libc::SIGABRT, Some("SIGABRT")),
+            ("ill", libc::SIGILL, Some("SIGILL")),
+            ("segv outside", libc::SIGSEGV, None),
+            ("kill", libc::SIGKILL, None),
+        ] {
+            let data = tempfile::tempdir().unwrap();
+            std::fs::create_dir_all(data.path().join("silos/a")).unwrap();
+            let name = std::thread::current().name().unwrap().to_owned();
+            let child = std::process::Command::new(std::env::current_exe().unwrap())
+                .args(["--exact", &name, "--nocapture"])
+                .env(DIES, how)
+                .env("DATA", data.path())
+                .output()
+                .unwrap();
+            assert_eq!(child.status.signal(), Some(signal), "{how}: {child:?}");
+            let death = last(data.path(), "a");
+            assert_eq!(death.as_ref().map(|it| it.cause.as_str()), left, "{how}: {death:?}");
+            assert!(death.is_none_or(|it| it.digest == Digest::of(b"bad") && it.generation == 3), "{how}");
+        }
+    }
+
+    /// Ends the process as a silo would end: with wasmtime's handlers before ours.
+    fn die(how: &str) {
+        install().unwrap();
+        let _engine = granary_wasm::WasmEngine::new(&granary_wasm::EngineConfig::default()).unwrap();
+        let file = open(Path::new(&std::env::var("DATA").unwrap()), "a").unwrap();
+        let mark = Mark::new(&file, 3, &Digest::of(b"bad"));
+        // SAFETY: nothing lies at that address, which is what the process is to die of.
+        let fault = || unsafe { ptr::without_provenance_mut::<u8>(16).write_volatile(1) };
+        match how {
+            "segv" => inside(&mark, fault),
+            "abort" => inside(&mark, || std::process::abort()),
+            // SAFETY: the instruction has no effect but the fault.
+            "ill" => inside(&mark, || unsafe { std::arch::asm!("ud2") }),
+            "kill" => inside(&mark, || {
+                let me = rustix::process::getpid();
+                rustix::process::kill_process(me, rustix::process::Signal::KILL).unwrap();
+            }),
+            _ => fault(),
+        }
+        unreachable!("the process lives on");
+    }
+
     #[test]
     fn the_innermost_turn_is_marked_and_the_outer_one_after_it() {
         let file = Arc::new(tempfile::tempfile().unwrap());

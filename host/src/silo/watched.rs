@@ -152,7 +152,10 @@ impl GrainClass for WatchedClass {
             watch.admit()?;
             let failpoint = watch.failpoint.as_ref().filter(|it| it.is_of(&host.identity().grain));
             let abort = failpoint.is_some_and(|it| it.aborts());
-            let host = failpoint.map_or(Arc::clone(&host), |it| it.host(host));
+            let host = match failpoint {
+                Some(failpoint) => failpoint.host(host),
+                None => host,
+            };
             let instance = watched(watch, false, watch.class.instantiate(host)).await?;
             Ok(Box::new(WatchedInstance { watch: Arc::clone(watch), instance, abort })
                 as Box<dyn GrainInstance>)
