@@ -177,12 +177,12 @@ impl Default for Limits {
     }
 }
 
-/// A method, found.
+/// A method, found. Cheap to clone, as each call carries one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct MethodRef {
     /// Interface id without version.
-    pub interface: String,
-    pub method: String,
+    pub interface: Arc<str>,
+    pub method: Arc<str>,
     pub hash: Digest,
 }
 

@@ -19,7 +19,7 @@ use std::time::Duration;
 use granary_core::directory::GrainAddress;
 use granary_core::hosting::{ActivationIdentity, DeactivationReason, GrainClass, GrainInstance, TurnContext};
 use granary_core::id::{ActivationId, GrainId, SiloAddress};
-use granary_core::wire::MigrateReply;
+use granary_core::wire::{CallRequest, MigrateReply};
 use serde::Serialize;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
@@ -198,9 +198,10 @@ impl Activation {
         self.lock().fence = fence;
     }
 
-    /// When the running call's time is up.
-    pub(crate) fn turn_deadline(&self) -> Option<Instant> {
-        self.lock().turn_deadline
+    /// The state, and when the running call's time is up.
+    pub(crate) fn state_and_deadline(&self) -> (ActivationState, Option<Instant>) {
+        let shared = self.lock();
+        (shared.state, shared.turn_deadline)
     }
 
     /// The address to register.
@@ -278,7 +279,11 @@ impl Activation {
     }
 
     /// Lends the instance to a call if the activation is valid and nothing waits for it.
-    pub(crate) fn borrow_idle(&self, call: &QueuedCall) -> Option<Box<dyn GrainInstance>> {
+    pub(crate) fn borrow_idle(
+        &self,
+        request: &CallRequest,
+        deadline: Instant,
+    ) -> Option<Box<dyn GrainInstance>> {
         let mut shared = self.lock();
         let idle = shared.state == ActivationState::Valid
             && shared.mailbox.len() == 0
@@ -290,8 +295,8 @@ impl Activation {
         match std::mem::replace(&mut shared.slot, Slot::Lent { awaited: false }) {
             Slot::Parked(instance) => {
                 shared.running = 1;
-                shared.turn_deadline = Some(call.deadline);
-                shared.call_id = call.request.call_id;
+                shared.turn_deadline = Some(deadline);
+                shared.call_id = request.call_id;
                 Some(instance)
             }
             other => {

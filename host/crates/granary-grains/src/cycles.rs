@@ -68,26 +68,43 @@ impl Drop for Entered<'_> {
     }
 }
 
+/// What the search has to know of a call.
+#[derive(Debug)]
+pub(crate) struct Watched {
+    call_id: u128,
+    /// The grain whose turn waits; `None` when no grain made the call.
+    from: Option<GrainId>,
+    to: GrainId,
+}
+
+impl Watched {
+    pub(crate) fn of(request: &CallRequest) -> Self {
+        let from = request.context.chain.last().cloned();
+        Self { call_id: request.call_id, from, to: request.to.clone() }
+    }
+}
+
 /// Waits for a call of this silo, and looks for cycles when it takes long.
 pub(crate) async fn watch(
     inner: &Arc<Inner>,
-    request: &CallRequest,
+    watched: Watched,
     call: impl Future<Output = CallReply>,
 ) -> CallReply {
     let mut call = pin!(call);
-    let Some(caller) = request.context.chain.last() else { return call.await };
+    let Watched { call_id, from, to } = watched;
+    let Some(from) = from else { return call.await };
     if let Poll::Ready(reply) = poll_fn(|context| Poll::Ready(call.as_mut().poll(context))).await {
         return reply;
     }
     if let Ok(reply) = timeout(PROBE_AFTER, call.as_mut()).await {
         return reply;
     }
-    match inner.catalog.get(caller) {
+    match inner.catalog.get(&from) {
         // A turn of such a component may wait for other things too, and then it is no deadlock.
         Some(activation) if !activation.class().info().asynchronous => {}
         _ => return call.await,
     }
-    let wait = Wait { call_id: request.call_id, from: caller.clone(), to: request.to.clone() };
+    let wait = Wait { call_id, from, to };
     let _entered = inner.waits.enter(wait.clone());
     let mut pause = PROBE_AFTER;
     loop {

@@ -100,7 +100,8 @@ impl Grains {
     ///
     /// Dropping the future drops the waiting, never a turn that started.
     pub async fn call(&self, request: CallRequest, timeout: Option<Duration>) -> CallReply {
-        Box::pin(self.0.call(request, timeout.unwrap_or(self.0.options.call_timeout))).await
+        let timeout = timeout.unwrap_or(self.0.options.call_timeout).min(CALL_TIMEOUT_MAX);
+        Box::pin(self.0.call(request, Instant::now() + timeout)).await
     }
 
     /// Calls a method by name, with arguments and result as text.

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use crate::activation::{Activation, ActivationState};
 use crate::grains::Inner;
 use crate::migration::{MigrateCommand, MigrateTarget};
+use crate::options::CALL_TIMEOUT_MAX;
 use crate::state::Access;
 
 /// The host of one activation.
@@ -28,30 +29,23 @@ impl Host {
         Self { inner, activation }
     }
 
-    /// The time that a call from the running turn has: never more than the turn's own call.
-    fn call_time(&self, context: &TurnContext) -> Duration {
-        let limit = self.inner.options.call_timeout;
-        let limit = context.remaining.map_or(limit, |remaining| limit.min(remaining));
-        match self.activation.turn_deadline() {
-            Some(deadline) => limit.min(deadline.saturating_duration_since(Instant::now())),
-            None => limit,
-        }
-    }
-
-    /// A migration target has no effects before its commit, since it may be dropped.
-    fn not_started(&self) -> bool {
-        matches!(self.activation.state(), ActivationState::Restoring | ActivationState::Frozen)
-    }
-
-    fn may_call(&self) -> Result<(), CallError> {
-        if self.not_started() {
+    /// Until when a call from the running turn may take: never longer than the turn's own call. An error where the
+    /// grain may not call at all.
+    fn call_deadline(&self, remaining: Option<Duration>, own: bool) -> Result<Instant, CallError> {
+        let (state, turn_deadline) = self.activation.state_and_deadline();
+        if not_started(state) {
             return Err(CallError::NotDelivered("a grain cannot call others from rehydrate".to_owned()));
         }
-        Ok(())
+        let limit = self.inner.options.call_timeout.min(CALL_TIMEOUT_MAX);
+        if own {
+            return Ok(Instant::now() + limit);
+        }
+        let limit = Instant::now() + remaining.map_or(limit, |remaining| limit.min(remaining));
+        Ok(turn_deadline.map_or(limit, |deadline| limit.min(deadline)))
     }
 
     fn may_write(&self) -> Result<(), StateError> {
-        if self.not_started() {
+        if not_started(self.activation.state()) {
             return Err(StateError::Unavailable("a grain cannot write its state from rehydrate".to_owned()));
         }
         Ok(())
@@ -76,6 +70,11 @@ impl Host {
     }
 }
 
+/// A migration target has no effects before its commit, since it may be dropped.
+fn not_started(state: ActivationState) -> bool {
+    matches!(state, ActivationState::Restoring | ActivationState::Frozen)
+}
+
 impl ActivationHost for Host {
     fn identity(&self) -> &ActivationIdentity {
         self.activation.identity()
@@ -88,9 +87,8 @@ impl ActivationHost for Host {
 
     fn call(&self, call: OutgoingCall) -> BoxFuture<'_, Result<Vec<u8>, CallError>> {
         Box::pin(async move {
-            self.may_call()?;
-            let timeout =
-                if call.one_way { self.inner.options.call_timeout } else { self.call_time(&call.context) };
+            // Nobody waits for a one-way call, so it has time of its own.
+            let deadline = self.call_deadline(call.context.remaining, call.one_way)?;
             let request = CallRequest {
                 to: call.to,
                 method: call.method,
@@ -101,7 +99,7 @@ impl ActivationHost for Host {
                 one_way: call.one_way,
                 may_activate: false,
             };
-            self.inner.call(request, timeout).await.outcome
+            self.inner.call(request, deadline).await.outcome
         })
     }
 
@@ -113,8 +111,8 @@ impl ActivationHost for Host {
         context: TurnContext,
     ) -> BoxFuture<'a, Result<String, CallError>> {
         Box::pin(async move {
-            self.may_call()?;
-            let timeout = self.call_time(&context);
+            let deadline = self.call_deadline(context.remaining, false)?;
+            let timeout = deadline.saturating_duration_since(Instant::now());
             let result = self.inner.call_text(to, method, TextFormat::Json, args, context, timeout).await;
             result.map_err(CallError::from)
         })

@@ -15,10 +15,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::task::Poll;
 
-use granary_core::hosting::GrainInstance;
+use granary_core::hosting::{CallError, GrainInstance};
+use granary_core::wire::CallRequest;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout_at};
 
 use crate::activation::Activation;
-use crate::activation::mailbox::QueuedCall;
 use crate::grains::Inner;
 use crate::options::INLINE_DEPTH_MAX;
 use crate::turns::{self, AfterCall};
@@ -56,41 +58,88 @@ impl Drop for Borrowed {
     }
 }
 
-/// Runs the call now if its activation is idle. Gives it back when it has to go through the mailbox.
+/// How a call began that may run inline.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is taken apart at once, and a box would cost each call through the mailbox an allocation"
+)]
+pub(crate) enum Begun {
+    /// Its turn ran to its end.
+    Ended(Result<Vec<u8>, CallError>),
+    /// Its turn has to wait, and goes on in a task of its own, which tells the outcome.
+    Waits(oneshot::Receiver<Result<Vec<u8>, CallError>>),
+    /// It has to go through the mailbox.
+    Refused(CallRequest),
+}
+
+/// Runs the call now if its activation is idle, as far as it goes.
 pub(crate) async fn begin(
     inner: &Arc<Inner>,
     activation: &Arc<Activation>,
-    call: QueuedCall,
-) -> Result<(), QueuedCall> {
+    request: CallRequest,
+    deadline: Instant,
+) -> Begun {
     // Nobody waits for a one-way call, so its turn has no business on the caller's task.
-    if call.request.one_way || activation.class().info().asynchronous || DEPTH.get() >= INLINE_DEPTH_MAX {
-        return Err(call);
+    if request.one_way || activation.class().info().asynchronous || DEPTH.get() >= INLINE_DEPTH_MAX {
+        return Begun::Refused(request);
     }
-    let Some(instance) = activation.borrow_idle(&call) else { return Err(call) };
+    let Some(instance) = activation.borrow_idle(&request, deadline) else { return Begun::Refused(request) };
     inner.metrics.calls_inline.add();
     let borrowed = Borrowed { activation: Arc::clone(activation), instance: Some(instance) };
-    let mut turn = Box::pin(run(Arc::clone(inner), borrowed, call));
-    let ended = poll_fn(|context| {
+    let mut turn = Box::pin(run(Arc::clone(inner), borrowed, request, deadline));
+    let polled = poll_fn(|context| {
         let _nested = Nested::enter();
-        let polled = catch_unwind(AssertUnwindSafe(|| turn.as_mut().poll(context)));
-        // After a panic there is nothing to go on with: dropping the turn tells the activation and the caller.
-        Poll::Ready(polled.map_or(true, |turn| turn.is_ready()))
+        Poll::Ready(catch_unwind(AssertUnwindSafe(|| turn.as_mut().poll(context))))
     })
     .await;
-    if !ended {
-        let stop = inner.stop.clone();
-        inner.tracker.spawn(async move {
-            stop.run_until_cancelled(turn).await;
-        });
+    match polled {
+        Ok(Poll::Ready(outcome)) => Begun::Ended(outcome),
+        Ok(Poll::Pending) => {
+            let (reply, ended) = oneshot::channel();
+            let stop = inner.stop.clone();
+            inner.tracker.spawn(async move {
+                if let Some(outcome) = stop.run_until_cancelled(turn).await {
+                    // Nobody waits any more when the caller went away.
+                    let _ = reply.send(outcome);
+                }
+            });
+            Begun::Waits(ended)
+        }
+        // After a panic there is nothing to go on with: dropping the turn tells the activation.
+        Err(_) => Begun::Ended(Err(cut_off())),
     }
-    Ok(())
 }
 
-async fn run(inner: Arc<Inner>, mut borrowed: Borrowed, call: QueuedCall) {
+/// Waits for the end of a turn that goes on by itself.
+pub(crate) async fn ended(
+    ended: oneshot::Receiver<Result<Vec<u8>, CallError>>,
+    deadline: Instant,
+) -> Result<Vec<u8>, CallError> {
+    match timeout_at(deadline, ended).await {
+        Ok(Ok(outcome)) => outcome,
+        Ok(Err(_)) => Err(cut_off()),
+        Err(_) => Err(CallError::TimedOut),
+    }
+}
+
+fn cut_off() -> CallError {
+    CallError::UnknownOutcome("the activation was cut off".to_owned())
+}
+
+async fn run(
+    inner: Arc<Inner>,
+    mut borrowed: Borrowed,
+    mut request: CallRequest,
+    deadline: Instant,
+) -> Result<Vec<u8>, CallError> {
     // Taken out, so that an instance whose turn is dropped is not given back.
-    let Some(mut instance) = borrowed.instance.take() else { return };
-    let after = turns::run_call(&inner, &borrowed.activation, instance.as_mut(), call).await;
+    let Some(mut instance) = borrowed.instance.take() else {
+        return Err(cut_off());
+    };
+    let (outcome, after) =
+        turns::run(&inner, &borrowed.activation, instance.as_mut(), &mut request, deadline).await;
     if after == AfterCall::Sound {
         borrowed.instance = Some(instance);
     }
+    outcome
 }

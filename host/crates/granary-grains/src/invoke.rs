@@ -21,11 +21,11 @@ use crate::activation::mailbox::{Arrival, PushError, QueuedCall};
 use crate::activation::run::{self, Start};
 use crate::activation::{Activation, ActivationState};
 use crate::catalog::Found;
-use crate::cycles;
+use crate::cycles::{self, Watched};
 use crate::grains::Inner;
-use crate::inline;
+use crate::inline::{self, Begun};
 use crate::options::{
-    CALL_TIMEOUT_MAX, CHAIN_MAX, DELIVERY_ATTEMPTS_MAX, DELIVERY_PAUSE_MAX, DELIVERY_PAUSE_MIN, FORWARDS_MAX,
+    CHAIN_MAX, DELIVERY_ATTEMPTS_MAX, DELIVERY_PAUSE_MAX, DELIVERY_PAUSE_MIN, FORWARDS_MAX,
     OVERLOAD_RETRY_AFTER_MS, REQUEST_CONTEXT_BYTES_MAX, REQUEST_CONTEXT_MAX,
 };
 use crate::placement::Strategy;
@@ -57,13 +57,12 @@ enum Place {
 
 impl Inner {
     /// Makes a call from this silo.
-    pub(crate) async fn call(self: &Arc<Self>, mut request: CallRequest, timeout: Duration) -> CallReply {
+    pub(crate) async fn call(self: &Arc<Self>, mut request: CallRequest, deadline: Instant) -> CallReply {
         self.metrics.calls.add();
-        let deadline = Instant::now() + timeout.min(CALL_TIMEOUT_MAX);
         request.forwards = 0;
         request.may_activate = false;
         if request.call_id == 0 {
-            request.call_id = self.random.id();
+            request.call_id = self.random.call_id();
         }
         if request.one_way {
             // Nobody waits for a one-way call, so nobody can wait for himself (decision A12).
@@ -72,13 +71,31 @@ impl Inner {
         }
         let reply = match self.check(&request) {
             Ok(()) if request.one_way => self.send_one_way(request, deadline),
-            Ok(()) => cycles::watch(self, &request, self.deliver(&request, deadline)).await,
+            Ok(()) => self.begin(request, deadline).await,
             Err(error) => Routed::from(error).reply,
         };
         if reply.outcome.is_err() {
             self.metrics.calls_failed.add();
         }
         reply
+    }
+
+    /// Runs a call where it stands when its target is here and idle; else delivers it.
+    async fn begin(self: &Arc<Self>, request: CallRequest, deadline: Instant) -> CallReply {
+        let watched = Watched::of(&request);
+        let begun = match self.catalog.get(&request.to) {
+            Some(activation) => inline::begin(self, &activation, request, deadline).await,
+            None => Begun::Refused(request),
+        };
+        let reply = |outcome| CallReply { outcome, location: None };
+        match begun {
+            Begun::Ended(outcome) => reply(outcome),
+            Begun::Waits(ended) => {
+                let call = async { reply(inline::ended(ended, deadline).await) };
+                cycles::watch(self, watched, call).await
+            }
+            Begun::Refused(request) => cycles::watch(self, watched, self.deliver(&request, deadline)).await,
+        }
     }
 
     /// What can be said about a call before it is delivered anywhere.
@@ -202,16 +219,17 @@ impl Inner {
         arrival: Arrival,
         deadline: Instant,
     ) -> Result<Routed, CallRequest> {
-        let (reply, ended) = oneshot::channel();
         let one_way = request.one_way;
         // The sender's placement is used up: should this activation lose, the directory says where to go.
         request.may_activate = false;
-        let call = QueuedCall { request, arrival, deadline, reply };
-        let pushed = match inline::begin(self, activation, call).await {
-            Ok(()) => Ok(()),
-            Err(call) => activation.push(call),
+        let ran = |outcome| Routed { reply: CallReply { outcome, location: None }, unreachable: None };
+        let request = match inline::begin(self, activation, request, deadline).await {
+            Begun::Ended(outcome) => return Ok(ran(outcome)),
+            Begun::Waits(ended) => return Ok(ran(inline::ended(ended, deadline).await)),
+            Begun::Refused(request) => request,
         };
-        match pushed {
+        let (reply, ended) = oneshot::channel();
+        match activation.push(QueuedCall { request, arrival, deadline, reply }) {
             Ok(()) => {}
             Err(PushError::Ended(call)) => return Err(call.request),
             Err(PushError::Full) => return Ok(self.overloaded().into()),

@@ -23,14 +23,27 @@ pub(crate) enum AfterCall {
     Gone,
 }
 
-/// Runs a call that was taken from the mailbox. The turn runs to its end, whoever waits for it.
+/// Runs a call that was taken from the mailbox, and answers it. The turn runs to its end, whoever waits for it.
 pub(crate) async fn run_call(
     inner: &Arc<Inner>,
     activation: &Arc<Activation>,
     instance: &mut dyn GrainInstance,
-    call: QueuedCall,
+    mut call: QueuedCall,
 ) -> AfterCall {
-    run_call_by(inner, activation, call, |method, args, context| {
+    let (outcome, after) = run(inner, activation, instance, &mut call.request, call.deadline).await;
+    answer(inner, activation, call, outcome);
+    after
+}
+
+/// The same for a call whose caller takes the outcome. The request's context and arguments are used up.
+pub(crate) async fn run(
+    inner: &Arc<Inner>,
+    activation: &Arc<Activation>,
+    instance: &mut dyn GrainInstance,
+    request: &mut CallRequest,
+    deadline: Instant,
+) -> (Result<Vec<u8>, CallError>, AfterCall) {
+    run_by(inner, activation, request, deadline, |method, args, context| {
         instance.turn(Turn::Invoke { method, args }, context)
     })
     .await
@@ -41,42 +54,49 @@ pub(crate) async fn run_overlapping(
     inner: &Arc<Inner>,
     activation: &Arc<Activation>,
     turns: &dyn OverlappingTurns,
-    call: QueuedCall,
+    mut call: QueuedCall,
 ) -> AfterCall {
-    run_call_by(inner, activation, call, |method, args, context| turns.start(method, args, context)).await
+    let (outcome, after) =
+        run_by(inner, activation, &mut call.request, call.deadline, |method, args, context| {
+            turns.start(method, args, context)
+        })
+        .await;
+    answer(inner, activation, call, outcome);
+    after
 }
 
-async fn run_call_by<'a>(
+fn answer(inner: &Inner, activation: &Activation, call: QueuedCall, outcome: Result<Vec<u8>, CallError>) {
+    if let (true, Err(error)) = (call.request.one_way, &outcome) {
+        inner.metrics.one_way_failed.add();
+        tracing::debug!(grain = %activation.grain(), method = %call.request.method.method,
+            "one-way call failed: {error}");
+    }
+    call.answer(outcome);
+}
+
+async fn run_by<'a>(
     inner: &Arc<Inner>,
     activation: &Arc<Activation>,
-    mut call: QueuedCall,
+    request: &mut CallRequest,
+    deadline: Instant,
     start: impl FnOnce(MethodRef, Vec<u8>, TurnContext) -> BoxFuture<'a, Result<Vec<u8>, TurnFailure>>,
-) -> AfterCall {
-    let refused = if call.deadline <= Instant::now() {
-        inner.metrics.calls_expired.add();
-        Some(CallError::TimedOut)
-    } else if let Err(error) = check(activation.class().as_ref(), &call.request, inner.seams.types.as_ref()) {
-        Some(error)
-    } else if !inner.validity.hold(inner.options.fence_hold, Some(call.deadline)).await {
-        inner.metrics.fenced.add();
-        Some(CallError::Fenced)
-    } else {
-        None
+) -> (Result<Vec<u8>, CallError>, AfterCall) {
+    let now = match begin(inner, activation, request, deadline).await {
+        Ok(now) => now,
+        Err(error) => {
+            activation.call_ended(false);
+            return (Err(error), AfterCall::Sound);
+        }
     };
-    if let Some(error) = refused {
-        activation.call_ended(false);
-        finish(inner, activation, call, Err(error));
-        return AfterCall::Sound;
-    }
-
     inner.metrics.turns.add();
-    let mut context = std::mem::take(&mut call.request.context);
+    let mut context = std::mem::take(&mut request.context);
     context.chain.push(activation.grain().clone());
-    context.remaining = Some(call.deadline.saturating_duration_since(Instant::now()));
-    let (method, args) = (call.request.method.clone(), std::mem::take(&mut call.request.args));
-    let span =
-        tracing::debug_span!("turn", grain = %activation.grain(), method = %call.request.method.method);
-    let result = start(method, args, context).instrument(span).await;
+    context.remaining = Some(deadline.saturating_duration_since(now));
+    let (method, args) = (request.method.clone(), std::mem::take(&mut request.args));
+    let span = tracing::debug_span!("turn", grain = %activation.grain(), method = %request.method.method);
+    let turn = start(method, args, context);
+    // Nobody pays for a span that nobody sees.
+    let result = if span.is_disabled() { turn.await } else { turn.instrument(span).await };
     activation.call_ended(true);
 
     let (mut outcome, after) = match result {
@@ -93,24 +113,37 @@ async fn run_call_by<'a>(
         inner.metrics.fenced.add();
         outcome = Err(CallError::Fenced);
     }
-    finish(inner, activation, call, outcome);
-    after
+    (outcome, after)
 }
 
-fn finish(inner: &Inner, activation: &Activation, call: QueuedCall, outcome: Result<Vec<u8>, CallError>) {
-    if let (true, Err(error)) = (call.request.one_way, &outcome) {
-        inner.metrics.one_way_failed.add();
-        tracing::debug!(grain = %activation.grain(), method = %call.request.method.method,
-            "one-way call failed: {error}");
+/// What is asked before a turn; gives the time at which it begins.
+async fn begin(
+    inner: &Inner,
+    activation: &Activation,
+    request: &CallRequest,
+    deadline: Instant,
+) -> Result<Instant, CallError> {
+    let now = Instant::now();
+    if deadline <= now {
+        inner.metrics.calls_expired.add();
+        return Err(CallError::TimedOut);
     }
-    call.answer(outcome);
+    check(activation.class().as_ref(), request, inner.seams.types.as_ref())?;
+    if inner.validity.is_valid() {
+        return Ok(now);
+    }
+    if inner.validity.hold(inner.options.fence_hold, Some(deadline)).await {
+        return Ok(Instant::now());
+    }
+    inner.metrics.fenced.add();
+    Err(CallError::Fenced)
 }
 
 /// Checks method and sizes before anything runs (decision A5).
 fn check(class: &dyn GrainClass, request: &CallRequest, types: &dyn Types) -> Result<(), CallError> {
     let (info, wanted) = (class.info(), &request.method);
-    let interface = info.interfaces.iter().find(|interface| interface.id == wanted.interface);
-    let Some(method) = interface.and_then(|interface| interface.methods.get(&wanted.method)) else {
+    let interface = info.interfaces.iter().find(|interface| *interface.id == *wanted.interface);
+    let Some(method) = interface.and_then(|interface| interface.methods.get(&*wanted.method)) else {
         let name = format!("{}.{}", wanted.interface, wanted.method);
         let text = match class.method(&name) {
             Err(error) => error.to_string(),
@@ -140,8 +173,8 @@ fn mismatch(class: &dyn GrainClass, method: &MethodInfo, request: &CallRequest, 
     let caller = request.context.chain.last().and_then(|caller| types.class(caller.grain_type()));
     let expected = caller.as_ref().and_then(|caller| {
         let references = &caller.info().references;
-        let interface = references.iter().find(|interface| interface.id == wanted.interface)?;
-        let expected = interface.methods.get(&wanted.method)?;
+        let interface = references.iter().find(|interface| *interface.id == *wanted.interface)?;
+        let expected = interface.methods.get(&*wanted.method)?;
         (expected.hash == wanted.hash).then(|| format!("{:?}", expected.signature))
     });
     format!(

@@ -123,8 +123,8 @@ fn methods(component: &Component, inspection: &Inspection) -> Result<Vec<Method>
             let Some(method) = info.methods.get(name) else { continue };
             methods.push(Method {
                 reference: MethodRef {
-                    interface: exported.interface.id.clone(),
-                    method: name.clone(),
+                    interface: exported.interface.id.as_str().into(),
+                    method: name.as_str().into(),
                     hash: method.hash,
                 },
                 signature: signature.clone(),
@@ -176,12 +176,12 @@ impl Shared {
 /// Whether a method answers to `name`: `method`, `interface.method` or `ns:pkg/interface.method` (decision A7),
 /// the last also with a version.
 fn answers(reference: &MethodRef, name: &str) -> bool {
-    let Some((interface, method)) = name.rsplit_once('.') else { return reference.method == name };
-    if reference.method != method {
+    let Some((interface, method)) = name.rsplit_once('.') else { return *reference.method == *name };
+    if *reference.method != *method {
         return false;
     }
     let short = reference.interface.rsplit('/').next().unwrap_or_default();
-    interface == short || interface.split('@').next() == Some(reference.interface.as_str())
+    interface == short || interface.split('@').next() == Some(&*reference.interface)
 }
 
 impl GrainClass for Class {

@@ -10,6 +10,7 @@ use wasmtime::component::{GuestTaskId, ResourceTable};
 use wasmtime::{ResourceLimiter, StoreContextMut, UpdateDeadline};
 
 use crate::guest_log::{GuestLog, Stream};
+use crate::imports::types::LastCalled;
 
 /// Handles of host resources (streams, pollables) that one activation may hold.
 pub(crate) const HANDLES_MAX: usize = 1_000;
@@ -47,6 +48,7 @@ pub(crate) struct HostState {
     /// Live handles of denied resources, which have no entry in `handles`.
     pub(crate) denied_handles: usize,
     pub(crate) log: GuestLog,
+    pub(crate) last_called: LastCalled,
     /// The largest encoded arguments of an outgoing call.
     pub(crate) value_bytes_max: usize,
 }
@@ -94,6 +96,7 @@ impl HostState {
             outgoing: Arc::new(Semaphore::new(OUTGOING_CALLS_MAX)),
             denied_handles: 0,
             log: GuestLog::new(),
+            last_called: LastCalled::default(),
             value_bytes_max: usize::try_from(limits.value_bytes_max).unwrap_or(usize::MAX),
         }
     }
@@ -181,7 +184,15 @@ impl RunningTurn {
 
     /// What a call made now inherits.
     pub(crate) fn outgoing(&self) -> TurnContext {
-        TurnContext { remaining: self.remaining(), ..self.context.clone() }
+        // One place more than the chain has, for the callee.
+        let mut chain = Vec::with_capacity(self.context.chain.len() + 1);
+        chain.extend_from_slice(&self.context.chain);
+        TurnContext {
+            chain,
+            remaining: self.remaining(),
+            request_context: self.context.request_context.clone(),
+            trace_parent: self.context.trace_parent.clone(),
+        }
     }
 }
 

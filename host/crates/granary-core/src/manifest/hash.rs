@@ -60,8 +60,19 @@ impl FromStr for ManifestHash {
 
 /// The hash of the manifest's canonical form.
 pub(super) fn canonical(manifest: &GrainManifest) -> ManifestHash {
+    /// Small pieces are gathered, since the digest takes many bytes at once far faster.
+    const GATHERED_BYTES: usize = 4_096;
+
     let mut sha = Sha256::new();
-    encode(manifest, ENCODING_VERSION, &mut |bytes| sha.update(bytes));
+    let mut gathered = Vec::with_capacity(2 * GATHERED_BYTES);
+    encode(manifest, ENCODING_VERSION, &mut |bytes| {
+        gathered.extend_from_slice(bytes);
+        if gathered.len() >= GATHERED_BYTES {
+            sha.update(&gathered);
+            gathered.clear();
+        }
+    });
+    sha.update(&gathered);
     ManifestHash(sha.finalize().into())
 }
 
@@ -87,8 +98,13 @@ fn section(entries: &BTreeMap<Identifier, Properties>, put: &mut impl FnMut(&[u8
 
 fn text(text: Option<&Text>, put: &mut impl FnMut(&[u8])) {
     length(text.map(|text| text.units().len()), put);
-    for unit in text.map(Text::units).unwrap_or_default() {
-        put(&unit.to_be_bytes());
+    const UNITS: usize = 64;
+    for units in text.map(Text::units).unwrap_or_default().chunks(UNITS) {
+        let mut bytes = [[0; 2]; UNITS];
+        for (pair, unit) in bytes.iter_mut().zip(units) {
+            *pair = unit.to_be_bytes();
+        }
+        put(bytes.as_flattened().get(..2 * units.len()).unwrap_or_default());
     }
 }
 

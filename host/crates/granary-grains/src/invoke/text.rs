@@ -6,8 +6,10 @@ use std::time::Duration;
 use granary_core::hosting::{CallError, ClassError, TextFormat, TurnContext};
 use granary_core::id::GrainId;
 use granary_core::wire::CallRequest;
+use tokio::time::Instant;
 
 use crate::grains::Inner;
+use crate::options::CALL_TIMEOUT_MAX;
 
 /// Why a call by text gave no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -68,7 +70,8 @@ impl Inner {
             one_way: false,
             may_activate: false,
         };
-        let result = self.call(request, timeout).await.outcome?;
+        let deadline = Instant::now() + timeout.min(CALL_TIMEOUT_MAX);
+        let result = self.call(request, deadline).await.outcome?;
         class.result_to_text(&method, format, &result).map_err(|error| {
             CallError::Incompatible(format!("the result does not fit the method: {error}")).into()
         })

@@ -193,7 +193,7 @@ async fn a_method_of_another_type_is_refused_with_both_signatures() {
     let CallError::Incompatible(text) = error else { panic!("{error:?}") };
     assert!(text.contains("func(add)") && text.contains("func(by: string)"), "{text}");
 
-    call.method.method = "subtract".to_owned();
+    call.method.method = "subtract".into();
     let error = cluster.silos[0].call(call, None).await.outcome.unwrap_err();
     let CallError::NotFound(text) = error else { panic!("{error:?}") };
     assert!(text.contains("subtract") && text.contains("add, get"), "{text}");

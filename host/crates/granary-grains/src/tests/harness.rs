@@ -35,7 +35,7 @@ pub(crate) fn hash(method: &str) -> Digest {
 }
 
 pub(crate) fn method(name: &str) -> MethodRef {
-    MethodRef { interface: INTERFACE.to_owned(), method: name.to_owned(), hash: hash(name) }
+    MethodRef { interface: INTERFACE.into(), method: name.into(), hash: hash(name) }
 }
 
 pub(crate) fn request(to: &str, name: &str, args: &[u8]) -> CallRequest {

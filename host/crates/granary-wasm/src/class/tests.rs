@@ -18,7 +18,7 @@ fn methods_are_found_by_short_and_by_full_names() {
     assert_eq!(class.method("deposit").unwrap(), full);
     assert_eq!(class.method("account.deposit").unwrap(), full);
     assert_eq!(class.method("acme:bank/account@1.0.0.deposit").unwrap(), full);
-    assert_eq!(class.method("audit.close").unwrap().interface, "acme:bank/audit");
+    assert_eq!(&*class.method("audit.close").unwrap().interface, "acme:bank/audit");
 }
 
 #[test]

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use granary_core::hosting::{ActivationHost, BoxFuture, CallError, MethodRef, OutgoingCall};
+use granary_core::id::GrainId;
 use granary_wit::{Decoder, Encoder, Flavour, Signature};
 use tokio::sync::OwnedSemaphorePermit;
 use wasmtime::component::Val;
@@ -42,8 +43,8 @@ const REF_FLAT: usize = 4;
 fn calls(reference: &Reference) -> impl Iterator<Item = (&str, Arc<DerivedCall>)> {
     reference.methods.iter().map(|(name, signature)| {
         let method = MethodRef {
-            interface: reference.interface.clone(),
-            method: name.clone(),
+            interface: reference.interface.as_str().into(),
+            method: name.as_str().into(),
             hash: reference.hash(signature),
         };
         let one_way = reference.flavour == Flavour::Send;
@@ -132,13 +133,14 @@ impl DerivedCall {
     async fn run_fast(
         &self,
         mut store: StoreContextMut<'_, HostState>,
-        params: Vec<u8>,
+        mut params: Vec<u8>,
     ) -> wasmtime::Result<Result<Vec<u8>, CallError>> {
         let mut decoder = Decoder::new(&params);
-        let to = GrainRef::decode(&mut decoder)?;
-        let args = decoder.rest().to_vec();
-        let args = value::bounded(args, store.data().value_bytes_max);
-        let outgoing = self.outgoing(&mut store, &to, args);
+        let to = store.data_mut().last_called.decode(&mut decoder)?;
+        let args_at = params.len() - decoder.rest().len();
+        params.drain(..args_at);
+        let args = value::bounded(params, store.data().value_bytes_max);
+        let outgoing = self.outgoing(&mut store, to, args);
         let result = match self.deliver(store, outgoing).await {
             Ok(result) => result,
             Err(error) => return Ok(Err(error)),
@@ -171,7 +173,7 @@ impl DerivedCall {
         let Some((to, args)) = params.split_first() else { bail!("a derived function without a reference") };
         let Some(to) = GrainRef::from_val(to) else { bail!("the reference is not a grain-ref") };
         let args = value::encode_params(&self.signature, args, store.data().value_bytes_max);
-        Ok(self.outgoing(store, &to, args))
+        Ok(self.outgoing(store, to.to_id(), args))
     }
 
     /// The same for a call beside others, of which an activation makes a bounded number at once.
@@ -194,10 +196,10 @@ impl DerivedCall {
     fn outgoing(
         &self,
         store: &mut StoreContextMut<'_, HostState>,
-        to: &GrainRef,
+        to: Result<GrainId, CallError>,
         args: Result<Vec<u8>, ValueError>,
     ) -> Result<OutgoingCall, CallError> {
-        let to = to.to_id()?;
+        let to = to?;
         let args = args.map_err(|error| CallError::NotDelivered(format!("the arguments: {error}")))?;
         let context = current_turn(store).outgoing();
         Ok(OutgoingCall { to, method: self.method.clone(), args, one_way: self.one_way, context })

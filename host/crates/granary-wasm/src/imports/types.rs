@@ -26,11 +26,6 @@ impl GrainRef {
             .map_err(|error| CallError::NotFound(error.to_string()))
     }
 
-    /// The reference in encoded parameters.
-    pub(crate) fn decode(decoder: &mut Decoder<'_>) -> Result<Self, WireError> {
-        Ok(Self { grain_type: decoder.string()?.to_owned(), key: decoder.string()?.to_owned() })
-    }
-
     /// The reference in a dynamic value.
     pub(crate) fn from_val(value: &Val) -> Option<Self> {
         let Val::Record(fields) = value else { return None };
@@ -41,6 +36,31 @@ impl GrainRef {
             })
         };
         Some(Self { grain_type: text("grain-type")?, key: text("key")? })
+    }
+}
+
+/// The grain that an instance called last: most calls in a row go to the same one, whose id is then not made anew.
+#[derive(Debug, Default)]
+pub(crate) struct LastCalled(Option<GrainId>);
+
+impl LastCalled {
+    /// The reference in encoded parameters.
+    pub(crate) fn decode(
+        &mut self,
+        decoder: &mut Decoder<'_>,
+    ) -> Result<Result<GrainId, CallError>, WireError> {
+        let (grain_type, key) = (decoder.string()?, decoder.string()?);
+        match &self.0 {
+            Some(last) if last.key() == key && last.grain_type().as_str() == grain_type => {
+                return Ok(Ok(last.clone()));
+            }
+            _ => {}
+        }
+        let id = GrainRef { grain_type: grain_type.to_owned(), key: key.to_owned() }.to_id();
+        if let Ok(id) = &id {
+            self.0 = Some(id.clone());
+        }
+        Ok(id)
     }
 }
 

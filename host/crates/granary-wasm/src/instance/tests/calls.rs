@@ -108,10 +108,7 @@ async fn a_derived_call_goes_to_the_grain_with_its_type_and_context() {
     let calls = grain.host.calls.lock().unwrap();
     let call = &calls[0];
     assert_eq!(call.to.to_string(), "account/bob");
-    assert_eq!(
-        (call.method.interface.as_str(), call.method.method.as_str()),
-        ("acme:bank/account", "deposit")
-    );
+    assert_eq!((&*call.method.interface, &*call.method.method), ("acme:bank/account", "deposit"));
     assert!(!call.one_way);
     assert_eq!(call.context.chain, context.chain);
     assert_eq!(call.context.request_context, context.request_context);

@@ -276,7 +276,7 @@ async fn bad_orders_are_refused_and_the_others_go_on() {
     let calls = async {
         let arguments = beside.turns.start(beside.method("fan"), vec![1], TurnContext::default()).await;
         assert!(matches!(arguments, Err(TurnFailure::BadRequest(_))), "{arguments:?}");
-        let unknown = MethodRef { method: "gone".to_owned(), ..beside.method("fan") };
+        let unknown = MethodRef { method: "gone".into(), ..beside.method("fan") };
         let unknown = beside.turns.start(unknown, Vec::new(), TurnContext::default()).await;
         assert!(matches!(unknown, Err(TurnFailure::BadRequest(_))), "{unknown:?}");
         assert_eq!(number(beside.start("plain").await), 0);
