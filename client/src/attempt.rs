@@ -147,6 +147,8 @@ impl Problem {
                 again(CallError::Overloaded(ms))
             }
             "fenced" => again(CallError::Fenced),
+            // It did not run, and will not until a person does something.
+            "quarantined" => Failure::Final(CallError::NotDelivered(detail)),
             "unknown-outcome" => Failure::unknown(without(&detail, "unknown outcome: ")),
             "not-found" => Failure::Final(CallError::NotFound(without(&detail, "not found: "))),
             "incompatible" | "bad-arguments" => {
@@ -202,7 +204,16 @@ mod tests {
             let Failure::Final(error) = found else { panic!("{found:?}") };
             assert!(!error.is_not_run(), "{code}: {error:?}");
         }
-        for code in ["not-found", "incompatible", "bad-arguments", "deadlock", "bad-request", "too-large"] {
+        let not_run = [
+            "not-found",
+            "incompatible",
+            "bad-arguments",
+            "deadlock",
+            "bad-request",
+            "too-large",
+            "quarantined",
+        ];
+        for code in not_run {
             let found = failure(400, &format!(r#"{{"code":"{code}","detail":"x"}}"#));
             let Failure::Final(error) = found else { panic!("{found:?}") };
             assert!(error.is_not_run(), "{code}: {error:?}");

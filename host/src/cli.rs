@@ -61,6 +61,8 @@ enum Verb {
     Deploy(deploy::DeployArgs),
     /// Take a grain type out of the cluster.
     Undeploy(deploy::UndeployArgs),
+    /// Let a grain type run again whose component silos died of.
+    Release(deploy::ReleaseArgs),
     /// Call a method of a grain.
     Call(call::CallArgs),
     /// List silos, grain types, activations or deployments.
@@ -166,6 +168,7 @@ impl Cli {
             Verb::Inspect(args) => inspect::run(&args),
             Verb::Deploy(args) => deploy::run(&args),
             Verb::Undeploy(args) => deploy::undeploy(&args),
+            Verb::Release(args) => deploy::release(&args),
             Verb::Call(args) => call::run(&args),
             Verb::List(args) => list::run(&args),
             Verb::Describe(args) => describe::run(&args),

@@ -98,7 +98,7 @@ fn a_grain_reaches_no_host_that_is_not_granted() {
         fails(&fetch(&silo, authority, "/echo"), "HttpRequestUriInvalid");
     }
     assert_eq!((web.connections(), other.connections()), (0, 0));
-    let metrics = silo.admin().text("/metrics");
+    let metrics = silo.admin().text("/metrics").unwrap();
     assert!(metrics.contains("granary_outgoing_http_denied_total"), "{metrics}");
     // The deployment may say that it wants this.
     let _ = deploy(&silo, &["--allow-http", &name, "--allow-http-private"]).ok();

@@ -26,6 +26,7 @@ mod neighbours;
 mod new_project;
 mod openapi;
 mod presence;
+mod quarantine;
 mod security;
 mod silo_life;
 mod tls;

@@ -70,6 +70,15 @@ impl Http {
         read(self.agent.get(format!("{}{path}", self.base)).call())
     }
 
+    /// Sends a GET whose answer is text.
+    ///
+    /// # Errors
+    /// Says why when no answer came.
+    pub fn text(&self, path: &str) -> Result<String, String> {
+        let sent = self.agent.get(format!("{}{path}", self.base)).call();
+        sent.and_then(|mut response| response.body_mut().read_to_string()).map_err(|error| error.to_string())
+    }
+
     /// Sends a POST.
     ///
     /// # Errors
@@ -85,17 +94,6 @@ impl Http {
     pub fn post_within(&self, path: &str, body: &[u8], timeout_ms: u64) -> Result<Answer, String> {
         let request = self.agent.post(format!("{}{path}", self.base)).content_type("application/json");
         read(request.header("granary-timeout-ms", timeout_ms.to_string()).send(body))
-    }
-
-    /// The text of a page.
-    ///
-    /// # Panics
-    /// When there is none.
-    #[track_caller]
-    #[must_use]
-    pub fn text(&self, path: &str) -> String {
-        let mut response = self.agent.get(format!("{}{path}", self.base)).call().unwrap();
-        response.body_mut().read_to_string().unwrap()
     }
 
     /// Calls a grain with a JSON array of arguments.

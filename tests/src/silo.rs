@@ -56,6 +56,16 @@ impl Cluster {
     /// Starts a silo with more flags.
     #[must_use]
     pub fn start_with(&self, name: &str, flags: &[&str]) -> Silo {
+        self.start_in(name, flags, &[])
+    }
+
+    /// Starts a silo with a planted fault: `abort:TYPE/KEY` or `panic:TYPE/KEY`.
+    #[must_use]
+    pub fn start_with_failpoint(&self, name: &str, failpoint: &str) -> Silo {
+        self.start_in(name, &[], &[("GRANARY_TEST_FAILPOINT", failpoint)])
+    }
+
+    fn start_in(&self, name: &str, flags: &[&str], environment: &[(&str, &str)]) -> Silo {
         let ready = self.data.path().join(format!("{name}.ready"));
         let _ = std::fs::remove_file(&ready);
         let log = self.data.path().join(format!("{name}.log"));
@@ -66,6 +76,7 @@ impl Cluster {
             .arg("--ready-file")
             .arg(&ready)
             .args(flags)
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(File::options().create(true).append(true).open(&log).unwrap())
@@ -135,6 +146,12 @@ impl Silo {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
         line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1024
+    }
+
+    /// How the process ended, if it did.
+    #[must_use]
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
     }
 
     #[must_use]

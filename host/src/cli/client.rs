@@ -206,7 +206,9 @@ fn problem(status: u16, text: &str) -> CliError {
         .map_or_else(|| format!("the silo answered with HTTP status {status}"), |detail| detail.to_owned());
     let code = match (status, body.get("code").and_then(Value::as_str).unwrap_or_default()) {
         (401 | 403, _) => exit_code::NOT_PERMITTED,
-        (_, "unknown-outcome" | "failed" | "deadlock" | "cancelled" | "timed-out") => exit_code::FAILED,
+        (_, "unknown-outcome" | "failed" | "deadlock" | "cancelled" | "timed-out" | "quarantined") => {
+            exit_code::FAILED
+        }
         (503 | 429 | 504, _) => exit_code::TEMPORARY,
         (400..=499, _) => exit_code::DATA,
         (_, "internal") => exit_code::INTERNAL,

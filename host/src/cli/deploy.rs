@@ -1,4 +1,4 @@
-//! `granary deploy FILE` and `granary undeploy TYPE`.
+//! `granary deploy FILE`, `granary undeploy TYPE` and `granary release TYPE`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -42,6 +42,17 @@ pub(crate) struct DeployArgs {
 /// Take a grain type out of the cluster; its activations are deactivated. Persisted state stays.
 #[derive(Debug, Args)]
 pub(crate) struct UndeployArgs {
+    /// The grain type.
+    grain_type: String,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Let a grain type run again whose component is in quarantine, because silos died of it.
+///
+/// `granary list deployments` shows why. Deploying another component for the type ends its quarantine too.
+#[derive(Debug, Args)]
+pub(crate) struct ReleaseArgs {
     /// The grain type.
     grain_type: String,
     #[command(flatten)]
@@ -115,4 +126,10 @@ pub(crate) fn undeploy(args: &UndeployArgs) -> Result<(), CliError> {
     let client = Client::new(&args.target)?;
     client.delete(&format!("/v1/deployments/{}", escape(&args.grain_type)))?;
     output::data(&format!("{} undeployed", args.grain_type))
+}
+
+pub(crate) fn release(args: &ReleaseArgs) -> Result<(), CliError> {
+    let client = Client::new(&args.target)?;
+    client.delete(&format!("/v1/deployments/{}/quarantine", escape(&args.grain_type)))?;
+    output::data(&format!("{} released", args.grain_type))
 }

@@ -73,6 +73,7 @@ pub(crate) fn run(args: &ListArgs) -> Result<(), CliError> {
                 ("bytes", "bytes"),
                 ("digest", "digest"),
                 ("granted", "granted"),
+                ("quarantine", "quarantine"),
             ],
         ),
     };

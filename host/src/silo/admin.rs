@@ -4,6 +4,7 @@ mod listings;
 
 use std::time::Duration;
 
+use granary_core::hosting::CallError;
 use granary_core::id::{GrainId, SiloAddress};
 use granary_grains::{MigrateError, MigrateTarget};
 use granary_http::{AdminRequest, Listing, Problem, WantedGrants};
@@ -54,6 +55,10 @@ pub(crate) async fn serve(parts: &Parts, request: AdminRequest) -> Result<Value,
         }
         AdminRequest::Undeploy { grain_type } => {
             parts.deployments.undeploy(&grain_type).await?;
+            Ok(json!({ "type": grain_type }))
+        }
+        AdminRequest::Release { grain_type } => {
+            parts.deployments.release(&grain_type).await?;
             Ok(json!({ "type": grain_type }))
         }
         AdminRequest::Migrate { grain, to } => migrate(parts, grain, to).await,
@@ -147,6 +152,9 @@ pub(crate) fn internal(error: &dyn std::fmt::Display) -> Problem {
 
 /// Fails for a grain whose type is not deployed.
 fn known_type(parts: &Parts, grain: &GrainId) -> Result<(), Problem> {
+    if let Some(why) = granary_grains::Types::quarantined(&*parts.registry, grain.grain_type()) {
+        return Err(CallError::Quarantined(why).into());
+    }
     match granary_grains::Types::class(&*parts.registry, grain.grain_type()) {
         Some(_) => Ok(()),
         None => Err(Problem::not_found(listings::unknown_type(parts, grain.grain_type().as_str()))),

@@ -22,7 +22,9 @@ use tokio_util::sync::CancellationToken;
 use super::manifests::ManifestsHandle;
 use super::membership::MembershipOutputs;
 use super::peers::NetPeers;
+use super::quarantine::Quarantine;
 use super::types::{LoadedType, TypeRegistry};
+use super::watched::Watcher;
 
 /// How often the records are read when nobody says that they changed.
 const POLL: Duration = Duration::from_secs(2);
@@ -91,6 +93,8 @@ pub(crate) struct DeploymentsParts {
     pub(crate) peers: NetPeers,
     pub(crate) outputs: MembershipOutputs,
     pub(crate) manifests: ManifestsHandle,
+    pub(crate) quarantine: Arc<Quarantine>,
+    pub(crate) watcher: Watcher,
     /// The type is gone: end its activations.
     pub(crate) on_undeployed: Box<dyn Fn(GrainType) + Send + Sync>,
     /// Tell the other silos.
@@ -101,8 +105,8 @@ pub(crate) struct DeploymentsParts {
 pub(crate) struct Deployments {
     parts: DeploymentsParts,
     wake: Notify,
-    /// The table's version that was applied last, as far as loading succeeded.
-    applied: watch::Sender<u64>,
+    /// The versions of deployments and quarantine that were applied last, as far as loading succeeded.
+    applied: watch::Sender<(u64, u64)>,
     /// Why types of the record are not served here, with the time of the last try.
     failures: Mutex<BTreeMap<String, Failure>>,
     /// One at a time: a slower reader of older records must not undo what a faster one applied.
@@ -129,7 +133,7 @@ impl Deployments {
         Self {
             parts,
             wake: Notify::new(),
-            applied: watch::Sender::new(0),
+            applied: watch::Sender::new((0, 0)),
             failures: Mutex::default(),
             applying: tokio::sync::Mutex::default(),
             taking: Semaphore::new(DEPLOYS_MAX),
@@ -159,15 +163,21 @@ impl Deployments {
     /// later; the others are served.
     pub(crate) async fn apply(&self) -> Result<(), StoreError> {
         let _one_at_a_time = self.applying.lock().await;
+        let quarantine = self.parts.quarantine.refresh().await?;
         let (version, records) = self.parts.records.read().await?;
+        let version = (version, quarantine);
         let failed = self.failures.lock().is_ok_and(|failures| !failures.is_empty());
         if version == *self.applied.borrow() && !failed {
             return Ok(());
         }
         let loaded = self.parts.registry.loaded();
-        let mut next = BTreeMap::new();
+        let (mut next, mut quarantined) = (BTreeMap::new(), BTreeMap::new());
         for record in &records {
             let Ok(grain_type) = GrainType::new(&record.grain_type) else { continue };
+            if let Some(why) = self.parts.quarantine.why(&record.digest) {
+                quarantined.insert(grain_type, why);
+                continue;
+            }
             let current = loaded.get(&grain_type).cloned();
             let same = current.as_ref().is_some_and(|entry| {
                 entry.class.info().digest == record.digest
@@ -187,10 +197,11 @@ impl Deployments {
         if let Ok(mut failures) = self.failures.lock() {
             failures.retain(|name, _| records.iter().any(|record| record.grain_type == *name));
         }
+        self.parts.registry.quarantine(quarantined);
         self.parts.registry.replace(next);
         self.parts.manifests.publish(self.parts.registry.manifest()).await;
         for grain_type in gone {
-            tracing::info!(%grain_type, "undeployed");
+            tracing::info!(%grain_type, "not served any more");
             (self.parts.on_undeployed)(grain_type);
         }
         self.applied.send_replace(version);
@@ -276,7 +287,7 @@ impl Deployments {
                 }
             })?;
         granary_wasm::Class::new(self.parts.engine.clone(), inspection, &component, properties, grants)
-            .map(|class| class as Arc<dyn GrainClass>)
+            .map(|class| self.parts.watcher.watch(class))
             .map_err(|error| DeployError::BadComponent(error.to_string()))
     }
 
@@ -296,6 +307,9 @@ impl Deployments {
         notes.extend(inspection.notes_of(info));
         notes.extend(unknown_properties(&request.properties));
         notes.extend(compatibility::check(info, &loaded, request.force).map_err(DeployError::Conflict)?);
+        if let Some(why) = self.parts.quarantine.why(&info.digest) {
+            return Err(DeployError::Conflict(why));
+        }
         self.parts.blobs.put(request.component.clone()).await?;
         let (record, changed) = self.record(info, &request).await?;
         self.apply().await?;
@@ -400,6 +414,26 @@ impl Deployments {
             }
         }
         Err(DeployError::Unavailable("other deploys kept getting in between: try again".to_owned()))
+    }
+
+    /// Lets the component of a type run again that is in quarantine.
+    pub(crate) async fn release(&self, grain_type: &str) -> Result<(), DeployError> {
+        let (version, records) = self.parts.records.read().await?;
+        let digest = records.iter().find(|it| it.grain_type == grain_type).map(|it| it.digest);
+        let released = match &digest {
+            Some(digest) => self.parts.quarantine.release(digest).await?,
+            None => false,
+        };
+        if !released {
+            return Err(DeployError::NotFound(format!(
+                "no deployed component of a grain type {} is in quarantine",
+                grain_type.escape_debug()
+            )));
+        }
+        tracing::warn!(grain_type, "released from quarantine");
+        (self.parts.on_changed)(version);
+        self.apply().await?;
+        Ok(())
     }
 
     /// The records, for listings.

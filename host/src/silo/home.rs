@@ -87,6 +87,11 @@ fn take(lock: &File) -> std::io::Result<bool> {
     Ok(false)
 }
 
+/// Whether a silo can have this name; others are no folder of the data directory.
+pub(crate) fn is_name(name: &str) -> bool {
+    check_name(name).is_ok()
+}
+
 fn check_name(name: &str) -> Result<(), HomeError> {
     let ok = (1..=64).contains(&name.len())
         && !name.starts_with('.')

@@ -1,6 +1,7 @@
 //! The metrics of a silo, in OpenMetrics text. Every name is here or derived from a counter's field.
 
 use std::fmt;
+use std::sync::atomic::Ordering;
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, text};
@@ -75,6 +76,7 @@ fn read(parts: &Parts) -> Reading {
     ] {
         counters.push((format!("outgoing_http_{name}"), value));
     }
+    counters.push(("host_turn_panics".to_owned(), parts.turn_panics.load(Ordering::Relaxed)));
     let number = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
     let view = parts.view();
     let version = i64::try_from(view.version).unwrap_or(i64::MAX);
@@ -83,6 +85,11 @@ fn read(parts: &Parts) -> Reading {
         gauges: vec![
             ("catalog_activations", "activations on this silo", number(parts.grains.activation_count())),
             ("catalog_types", "grain types that this silo serves", number(parts.registry.loaded().len())),
+            (
+                "catalog_quarantined_components",
+                "components that no silo runs because silos died of them",
+                number(parts.quarantine.count()),
+            ),
             ("membership_active_silos", "active silos in this silo's view", number(view.active().count())),
             ("membership_version", "version of this silo's view", version),
         ],

@@ -1,5 +1,6 @@
 //! The parts of a running silo, as its edges and its network side see them.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 use granary_core::id::SiloAddress;
@@ -14,6 +15,7 @@ use super::logs::GuestLogs;
 use super::manifests::ManifestsHandle;
 use super::membership::{MembershipHandle, Standing};
 use super::peers::NetPeers;
+use super::quarantine::Quarantine;
 use super::types::TypeRegistry;
 
 /// Everything, in the order in which it was made.
@@ -29,6 +31,9 @@ pub(crate) struct Parts {
     pub(crate) registry: Arc<TypeRegistry>,
     pub(crate) grains: Grains,
     pub(crate) deployments: Arc<Deployments>,
+    pub(crate) quarantine: Arc<Quarantine>,
+    /// Turns in which the host panicked.
+    pub(crate) turn_panics: Arc<AtomicU64>,
     pub(crate) logs: Arc<GuestLogs>,
     /// Cancelled when somebody asks over the admin API that the silo stops.
     pub(crate) stop_asked: CancellationToken,

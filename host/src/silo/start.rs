@@ -1,12 +1,14 @@
 //! The boot story of a silo, from its settings to Active.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use granary_core::hosting::{DeactivationReason, LogLevel};
 use granary_core::id::SiloAddress;
-use granary_core::membership::{Event, MembershipConfig, SiloIdentity};
+use granary_core::membership::table::SiloStatus;
+use granary_core::membership::{Event, MembershipConfig, MembershipView, SiloIdentity};
 use granary_core::wire::OneWay;
 use granary_grains::{Grains, GrainsOptions, Seams};
 use granary_http::{AdminToken, EdgeAccess, EdgeKind, EdgeLimits, EdgeServer};
@@ -21,6 +23,7 @@ use super::backend::SiloBackend;
 use super::config::{Listeners, SiloConfig};
 use super::deployments::{Deployments, DeploymentsParts};
 use super::directory::{self, DirectoryParts};
+use super::failpoint::Failpoint;
 use super::home::{Home, HomeError, HostIdentity};
 use super::inbound::Inbound;
 use super::logs::GuestLogs;
@@ -28,9 +31,11 @@ use super::manifests;
 use super::membership::{self, MembershipParts, Standing};
 use super::parts::{Parts, PartsCell};
 use super::peers::NetPeers;
+use super::quarantine::Quarantine;
 use super::tls::Identities;
 use super::types::TypeRegistry;
-use super::{Addresses, Silo, StartError, Switches, random_seed};
+use super::watched::Watcher;
+use super::{Addresses, Silo, StartError, Switches, fault, random_seed};
 
 /// How many names `silo-1`, `silo-2`, … are tried when none is given.
 const DEFAULT_NAMES_MAX: u32 = 100;
@@ -44,6 +49,22 @@ fn config_error(error: impl std::fmt::Display) -> StartError {
 
 fn internal(error: impl std::fmt::Display) -> StartError {
     StartError::Internal(error.to_string())
+}
+
+/// What the last run of this silo died of is reported before this run may do the same; then its turns are watched.
+async fn watcher(
+    config: &SiloConfig,
+    name: &str,
+    generation: i32,
+    store: &SqliteStore,
+) -> Result<Watcher, StartError> {
+    let failpoint = Failpoint::read().map_err(config_error)?;
+    // Before the first engine: wasmtime's handlers come before these.
+    fault::install().map_err(internal)?;
+    let quarantine = Quarantine::new(Arc::new(store.clone()), config.data.clone());
+    quarantine.report_own(name).await.map_err(|error| StartError::Cluster(error.to_string()))?;
+    let file = fault::open(&config.data, name).map_err(config_error)?;
+    Ok(Watcher { quarantine: Arc::new(quarantine), file, generation, panics: Arc::default(), failpoint })
 }
 
 /// Starts a silo; see [`Silo::start`].
@@ -63,6 +84,7 @@ pub(super) async fn start(config: SiloConfig) -> Result<Silo, StartError> {
     let me = SiloAddress { ip: listen, port: addresses.listen.port(), generation: home.generation };
     let switches = Switches::default();
     let tracker = TaskTracker::new();
+    let watcher = watcher(&config, &name, home.generation, &store).await?;
     let boot = Boot {
         config: &config,
         name: &name,
@@ -70,6 +92,7 @@ pub(super) async fn start(config: SiloConfig) -> Result<Silo, StartError> {
         addresses: &addresses,
         store: &store,
         identities: &identities,
+        watcher: &watcher,
     };
     let parts = boot.parts(listeners.listen, &switches, &tracker)?;
     identities.follow(&tracker, &switches.rest);
@@ -127,6 +150,7 @@ struct Boot<'a> {
     addresses: &'a Addresses,
     store: &'a SqliteStore,
     identities: &'a Identities,
+    watcher: &'a Watcher,
 }
 
 impl Boot<'_> {
@@ -181,6 +205,8 @@ impl Boot<'_> {
             registry,
             grains,
             deployments,
+            quarantine: Arc::clone(&self.watcher.quarantine),
+            turn_panics: Arc::clone(&self.watcher.panics),
             logs,
             stop_asked: CancellationToken::new(),
         });
@@ -284,6 +310,8 @@ impl Boot<'_> {
             peers: peers.clone(),
             outputs: membership.outputs.clone(),
             manifests: manifests.clone(),
+            quarantine: Arc::clone(&self.watcher.quarantine),
+            watcher: self.watcher.clone(),
             on_undeployed: Box::new(move |grain_type| {
                 let grains = grains.clone();
                 tracker.spawn(async move {
@@ -306,12 +334,15 @@ fn follow_views(parts: &Arc<Parts>, tracker: &TaskTracker, cancel: &Cancellation
     let (parts, cancel) = (Arc::clone(parts), cancel.clone());
     let mut views = parts.membership.outputs.view.clone();
     tracker.spawn(async move {
+        let mut dead = BTreeSet::new();
         loop {
             let view = Arc::clone(&views.borrow_and_update());
+            // First of all: the directory lets the grains of dead silos start elsewhere.
+            witness(&parts, &view, &mut dead).await;
             parts.directory.view(&view).await;
             parts.manifests.view(Arc::clone(&view)).await;
             for (silo, member) in &view.members {
-                if member.status == granary_core::membership::table::SiloStatus::Dead {
+                if member.status == SiloStatus::Dead {
                     parts.grains.forget_silo(*silo);
                 }
             }
@@ -321,6 +352,18 @@ fn follow_views(parts: &Arc<Parts>, tracker: &TaskTracker, cancel: &Cancellation
             }
         }
     });
+}
+
+/// Reports what silos left that are Dead in this view and were not in `known`.
+async fn witness(parts: &Parts, view: &MembershipView, known: &mut BTreeSet<SiloAddress>) {
+    let dead = view.members.iter().filter(|(_, member)| member.status == SiloStatus::Dead);
+    let (addresses, names): (BTreeSet<_>, Vec<_>) =
+        dead.map(|(silo, member)| (*silo, (member.name.clone(), silo.generation))).unzip();
+    let news = !addresses.is_subset(known);
+    *known = addresses;
+    if news && parts.quarantine.witness(&names).await {
+        parts.deployments.wake();
+    }
 }
 
 fn edges(

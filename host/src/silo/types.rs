@@ -47,6 +47,8 @@ pub(crate) struct TypeRegistry {
     described: Mutex<Option<(Arc<Loaded>, Arc<str>)>>,
     /// Earlier classes, oldest first.
     old: Mutex<Vec<Arc<dyn GrainClass>>>,
+    /// Deployed types that no silo may serve, and why.
+    quarantined: ArcSwap<BTreeMap<GrainType, String>>,
     view: watch::Receiver<Arc<MembershipView>>,
     manifest: watch::Receiver<Arc<ClusterManifest>>,
 }
@@ -60,6 +62,7 @@ impl TypeRegistry {
             loaded: ArcSwap::default(),
             described: Mutex::default(),
             old: Mutex::default(),
+            quarantined: ArcSwap::default(),
             view,
             manifest,
         }
@@ -82,6 +85,11 @@ impl TypeRegistry {
         }
         let surplus = old.len().saturating_sub(OLD_CLASSES_MAX);
         old.drain(..surplus);
+    }
+
+    /// Replaces the set of types that no silo may serve.
+    pub(crate) fn quarantine(&self, types: BTreeMap<GrainType, String>) {
+        self.quarantined.store(Arc::new(types));
     }
 
     /// What this silo publishes: its types with their properties, and their interfaces.
@@ -228,6 +236,10 @@ impl granary_grains::Types for TypeRegistry {
 
     fn silos_for(&self, grain_type: &GrainType) -> Vec<SiloAddress> {
         self.serving(grain_type, |_| true)
+    }
+
+    fn quarantined(&self, grain_type: &GrainType) -> Option<String> {
+        self.quarantined.load().get(grain_type).cloned()
     }
 
     fn known_types(&self) -> Vec<GrainType> {

@@ -50,6 +50,9 @@ pub enum CallError {
     /// The silo is not valid and may not run turns.
     #[error("fenced")]
     Fenced,
+    /// Silos died of the callee's component, so that no silo runs it; nothing ran.
+    #[error("quarantined: {0}")]
+    Quarantined(String),
 }
 
 /// Why a read or write of persistent state failed.

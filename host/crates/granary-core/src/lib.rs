@@ -13,5 +13,6 @@ pub mod hosting;
 pub mod id;
 pub mod manifest;
 pub mod membership;
+pub mod quarantine;
 pub mod ring;
 pub mod wire;

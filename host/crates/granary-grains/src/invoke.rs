@@ -349,6 +349,9 @@ impl Inner {
         /// Types that an error text names.
         const NAMED_MAX: usize = 10;
 
+        if let Some(why) = self.seams.types.quarantined(grain_type) {
+            return CallError::Quarantined(why);
+        }
         let known = self.seams.types.known_types();
         if known.contains(grain_type) || self.seams.types.class(grain_type).is_some() {
             return CallError::NotDelivered(format!(

@@ -147,6 +147,11 @@ pub trait Types: Send + Sync {
     /// The Active silos whose manifest has the type, in a fixed order.
     fn silos_for(&self, grain_type: &GrainType) -> Vec<SiloAddress>;
 
+    /// Why no silo may serve a type that is deployed: silos died of its component.
+    fn quarantined(&self, _grain_type: &GrainType) -> Option<String> {
+        None
+    }
+
     /// All grain types of the cluster, for error texts.
     fn known_types(&self) -> Vec<GrainType>;
 

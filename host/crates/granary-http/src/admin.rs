@@ -31,6 +31,9 @@ pub(crate) fn request(
         (&Method::DELETE, ["v1", "deployments", grain_type]) => {
             Ok(AdminRequest::Undeploy { grain_type: (*grain_type).to_owned() })
         }
+        (&Method::DELETE, ["v1", "deployments", grain_type, "quarantine"]) => {
+            Ok(AdminRequest::Release { grain_type: (*grain_type).to_owned() })
+        }
         (&Method::GET, ["v1", "activations", grain_type, key]) => {
             grain(grain_type, key).map(AdminRequest::Describe)
         }

@@ -93,6 +93,10 @@ pub enum AdminRequest {
     Undeploy {
         grain_type: String,
     },
+    /// Lets a component run again that is in quarantine.
+    Release {
+        grain_type: String,
+    },
     Migrate {
         grain: GrainId,
         to: String,

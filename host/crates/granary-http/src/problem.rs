@@ -58,6 +58,7 @@ impl From<CallError> for Problem {
             CallError::Cancelled => (StatusCode::SERVICE_UNAVAILABLE, "cancelled"),
             CallError::Deadlock(_) => (StatusCode::LOOP_DETECTED, "deadlock"),
             CallError::Fenced => (StatusCode::SERVICE_UNAVAILABLE, "fenced"),
+            CallError::Quarantined(_) => (StatusCode::SERVICE_UNAVAILABLE, "quarantined"),
         };
         let mut problem = Self::new(status, code, error.to_string());
         problem.retry_after_ms = match error {

@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use granary_core::id::Digest;
 use granary_core::membership::table::CasOutcome;
+use granary_core::quarantine::{Death, QuarantineTable, Quarantined};
 
-use crate::{BlobStore, DeploymentRecord, DeploymentStore};
+use crate::{BlobStore, DeploymentRecord, DeploymentStore, QuarantineStore};
 
 pub use membership::membership_table;
 pub use state::grain_state;
@@ -59,6 +60,40 @@ pub async fn deployments(store: Arc<dyn DeploymentStore>) {
         }
         assert_eq!(won, 1, "exactly one of ten concurrent deploys wins");
     }
+}
+
+/// The quarantine: a versioned table, replaced as a whole.
+///
+/// # Panics
+/// When the store breaks the contract.
+pub async fn quarantine(store: Arc<dyn QuarantineStore>) {
+    let death = |generation: i32| Death {
+        digest: Digest::of(b"component"),
+        silo: "silo-1".to_owned(),
+        generation,
+        cause: "SIGSEGV".to_owned(),
+        at_s: 1_800_000_000,
+        forgiven: generation % 2 == 0,
+    };
+    let entry = Quarantined {
+        digest: Digest::of(b"component"),
+        since_s: 1_800_000_001,
+        reason: "silos ended in its turns".to_owned(),
+    };
+    // Not in the order of their generations: the order of reports is kept.
+    let table = QuarantineTable { deaths: vec![death(2), death(1), death(3)], quarantined: vec![entry] };
+    assert_eq!(store.read().await, Ok((0, QuarantineTable::default())), "a new store is empty");
+    assert_eq!(store.replace(table.clone(), 1).await, Ok(CasOutcome::Conflict), "a future version");
+    assert_eq!(store.replace(table.clone(), 0).await, Ok(CasOutcome::Written { version: 1 }));
+    assert_eq!(store.read().await, Ok((1, table.clone())), "it comes back complete and in order");
+    assert_eq!(
+        store.replace(QuarantineTable::default(), 0).await,
+        Ok(CasOutcome::Conflict),
+        "a stale version"
+    );
+    assert_eq!(store.read().await, Ok((1, table)), "a conflict changes nothing");
+    assert_eq!(store.replace(QuarantineTable::default(), 1).await, Ok(CasOutcome::Written { version: 2 }));
+    assert_eq!(store.read().await, Ok((2, QuarantineTable::default())), "the whole table is replaced");
 }
 
 /// Blobs by digest.

@@ -16,6 +16,7 @@ pub use sqlite::{OpenOptions, SqliteStore};
 use granary_core::hosting::{BoxFuture, StateError, StateValue};
 use granary_core::id::{Digest, GrainId, SiloAddress};
 use granary_core::membership::table::{CasOutcome, MembershipRow, TableSnapshot};
+use granary_core::quarantine::QuarantineTable;
 
 /// The longest name of a state in bytes.
 pub const STATE_NAME_BYTES_MAX: usize = 128;
@@ -141,6 +142,19 @@ pub trait DeploymentStore: Send + Sync {
     fn remove(
         &self,
         grain_type: String,
+        expected_version: u64,
+    ) -> BoxFuture<'_, Result<CasOutcome, StoreError>>;
+}
+
+/// The components that silos died of: a small versioned table, read and replaced as a whole.
+pub trait QuarantineStore: Send + Sync {
+    /// The table and its version, from one snapshot.
+    fn read(&self) -> BoxFuture<'_, Result<(u64, QuarantineTable), StoreError>>;
+
+    /// Replaces the table if it has version `expected_version`.
+    fn replace(
+        &self,
+        table: QuarantineTable,
         expected_version: u64,
     ) -> BoxFuture<'_, Result<CasOutcome, StoreError>>;
 }

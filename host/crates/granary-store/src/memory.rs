@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use granary_core::hosting::{BoxFuture, StateError, StateValue};
 use granary_core::id::{Digest, GrainId, SiloAddress};
 use granary_core::membership::table::{CasOutcome, MembershipRow, SiloStatus, TableSnapshot};
+use granary_core::quarantine::QuarantineTable;
 
 use crate::{
-    BlobStore, DeploymentRecord, DeploymentStore, GrainStateStore, MembershipTable, StoreError,
-    check_blob_size, check_state_size,
+    BlobStore, DeploymentRecord, DeploymentStore, GrainStateStore, MembershipTable, QuarantineStore,
+    StoreError, check_blob_size, check_state_size,
 };
 
 /// A store in memory.
@@ -26,6 +27,7 @@ struct Content {
     state: BTreeMap<(GrainId, String), StateRow>,
     deployments_version: u64,
     deployments: BTreeMap<String, DeploymentRecord>,
+    quarantine: (u64, QuarantineTable),
     blobs: BTreeMap<Digest, Vec<u8>>,
 }
 
@@ -226,6 +228,26 @@ impl DeploymentStore for MemoryStore {
     }
 }
 
+impl QuarantineStore for MemoryStore {
+    fn read(&self) -> BoxFuture<'_, Result<(u64, QuarantineTable), StoreError>> {
+        ready(Ok(self.content().quarantine.clone()))
+    }
+
+    fn replace(
+        &self,
+        table: QuarantineTable,
+        expected_version: u64,
+    ) -> BoxFuture<'_, Result<CasOutcome, StoreError>> {
+        let mut content = self.content();
+        let (version, _) = content.quarantine;
+        if version != expected_version {
+            return ready(Ok(CasOutcome::Conflict));
+        }
+        content.quarantine = (version + 1, table);
+        ready(Ok(CasOutcome::Written { version: version + 1 }))
+    }
+}
+
 impl BlobStore for MemoryStore {
     fn put(&self, bytes: Vec<u8>) -> BoxFuture<'_, Result<Digest, StoreError>> {
         let stored = check_blob_size(bytes.len() as u64).map(|()| {
@@ -259,6 +281,11 @@ mod tests {
     #[tokio::test]
     async fn deployments_keep_the_contract() {
         contract::deployments(Arc::new(MemoryStore::new())).await;
+    }
+
+    #[tokio::test]
+    async fn the_quarantine_keeps_the_contract() {
+        contract::quarantine(Arc::new(MemoryStore::new())).await;
     }
 
     #[tokio::test]

@@ -5,6 +5,7 @@
 //! DATA/cluster/membership.db      the membership table, alone, so that nothing delays a renewal
 //! DATA/cluster/state.db           grain state
 //! DATA/cluster/deployments.db     what is deployed
+//! DATA/cluster/quarantine.db      the components that silos died of
 //! DATA/blobs/DIGEST               component bytes
 //! ```
 //!
@@ -17,6 +18,7 @@ mod database;
 mod deployments;
 mod directory;
 mod membership;
+mod quarantine;
 mod state;
 
 use std::path::{Path, PathBuf};
@@ -26,8 +28,12 @@ use std::time::Duration;
 use granary_core::hosting::{BoxFuture, StateError, StateValue};
 use granary_core::id::{Digest, GrainId, SiloAddress};
 use granary_core::membership::table::{CasOutcome, MembershipRow, TableSnapshot};
+use granary_core::quarantine::QuarantineTable;
 
-use crate::{BlobStore, DeploymentRecord, DeploymentStore, GrainStateStore, MembershipTable, StoreError};
+use crate::{
+    BlobStore, DeploymentRecord, DeploymentStore, GrainStateStore, MembershipTable, QuarantineStore,
+    StoreError,
+};
 use blobs::BlobFiles;
 use database::Database;
 
@@ -72,6 +78,7 @@ struct Inner {
     membership: Database,
     state: Database,
     deployments: Database,
+    quarantine: Database,
     blobs: BlobFiles,
 }
 
@@ -93,6 +100,7 @@ impl SqliteStore {
             membership: database("membership", membership::SCHEMA)?,
             state: database("state", state::SCHEMA)?,
             deployments: database("deployments", deployments::SCHEMA)?,
+            quarantine: database("quarantine", quarantine::SCHEMA)?,
             blobs: BlobFiles::open(data.join("blobs"), &options)?,
         };
         Ok(Self { inner: Arc::new(inner) })
@@ -188,6 +196,20 @@ impl DeploymentStore for SqliteStore {
         Box::pin(
             self.inner.deployments.write(move |db| deployments::remove(db, &grain_type, expected_version)),
         )
+    }
+}
+
+impl QuarantineStore for SqliteStore {
+    fn read(&self) -> BoxFuture<'_, Result<(u64, QuarantineTable), StoreError>> {
+        Box::pin(self.inner.quarantine.read(quarantine::read))
+    }
+
+    fn replace(
+        &self,
+        table: QuarantineTable,
+        expected_version: u64,
+    ) -> BoxFuture<'_, Result<CasOutcome, StoreError>> {
+        Box::pin(self.inner.quarantine.write(move |db| quarantine::replace(db, &table, expected_version)))
     }
 }
 

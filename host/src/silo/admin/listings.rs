@@ -214,6 +214,7 @@ pub(super) async fn deployments(parts: &Parts) -> Result<Value, Problem> {
             "properties": properties,
             "grants": Grants::from_record(&record.grants).map_or(Value::Null, |grants| grants_shown(&grants)),
             "error": parts.deployments.failure(&record.grain_type),
+            "quarantine": parts.quarantine.why(&record.digest),
         })
     });
     Ok(rows.collect())

@@ -51,7 +51,7 @@ impl Inner {
     ) -> Result<String, CallTextError> {
         let class = self.seams.types.class(to.grain_type()).ok_or_else(|| {
             match self.nobody_serves(to.grain_type()) {
-                CallError::NotFound(text) => CallError::NotFound(text),
+                error @ (CallError::NotFound(_) | CallError::Quarantined(_)) => error,
                 _ => CallError::NotDelivered(format!(
                     "this silo does not have the grain type {} ready, which it needs to read arguments",
                     to.grain_type()

@@ -129,6 +129,12 @@ async fn two_stores_on_one_directory_keep_the_contract_of_grain_state() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_quarantine_keeps_the_contract() {
+    let data = tempfile::tempdir().unwrap();
+    contract::quarantine(Arc::new(open(data.path()))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deployments_keep_the_contract_alone_and_shared() {
     let data = tempfile::tempdir().unwrap();
     contract::deployments(Arc::new(open(&data.path().join("alone")))).await;

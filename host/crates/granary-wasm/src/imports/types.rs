@@ -103,6 +103,8 @@ impl From<CallError> for WitCallError {
             CallError::Cancelled => Self::Cancelled,
             CallError::Deadlock(chain) => Self::Deadlock(chain),
             CallError::Fenced => Self::Fenced,
+            // The contract has no case for it; nothing ran, which is what this one promises.
+            CallError::Quarantined(_) => Self::NotDelivered(error.to_string()),
         }
     }
 }
@@ -127,6 +129,10 @@ pub(crate) fn encode_call_error(encoder: &mut Encoder, error: &CallError) -> Res
             return chain.iter().try_for_each(|grain| encoder.string(grain));
         }
         CallError::Fenced => return encoder.case(9),
+        CallError::Quarantined(_) => {
+            encoder.case(0)?;
+            return encoder.string(&error.to_string());
+        }
     };
     encoder.case(case)?;
     encoder.string(text)
@@ -148,5 +154,6 @@ pub(crate) fn call_error_val(error: CallError) -> Val {
             case("deadlock", Some(Val::List(chain.into_iter().map(Val::String).collect())))
         }
         CallError::Fenced => case("fenced", None),
+        CallError::Quarantined(_) => case("not-delivered", Some(Val::String(error.to_string()))),
     }
 }
