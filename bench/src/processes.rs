@@ -17,6 +17,17 @@ use crate::Run;
 /// How long a silo may take to become ready before the run is given up.
 const READY_WITHIN: Duration = Duration::from_secs(30);
 
+/// A process that ends with this value.
+#[derive(Debug)]
+struct Process(Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 /// A data directory for silos.
 #[derive(Debug)]
 pub(crate) struct Cluster<'a> {
@@ -31,7 +42,7 @@ pub(crate) struct Silo {
     pub(crate) admin: SocketAddr,
     /// From the start of the process to the moment when it said that it is ready.
     pub(crate) ready_after: Duration,
-    child: Child,
+    process: Process,
 }
 
 impl<'a> Cluster<'a> {
@@ -44,7 +55,7 @@ impl<'a> Cluster<'a> {
         let ready = self.data.path().join(format!("{name}.ready"));
         let log = std::fs::File::create(self.data.path().join(format!("{name}.log")))?;
         let started = Instant::now();
-        let mut child = Command::new(&self.run.granary)
+        let child = Command::new(&self.run.granary)
             .args(["silo", "--name", name, "--listen", "127.0.0.1:0", "--gateway", "127.0.0.1:0"])
             .args(["--admin", "127.0.0.1:0", "--data"])
             .arg(self.data.path())
@@ -56,15 +67,15 @@ impl<'a> Cluster<'a> {
             .stderr(log)
             .spawn()
             .with_context(|| format!("cannot start {}", self.run.granary.display()))?;
+        let mut process = Process(child);
         let addresses = loop {
             if let Ok(text) = std::fs::read_to_string(&ready) {
                 break serde_json::from_str::<Value>(&text)?;
             }
-            if let Some(status) = child.try_wait()? {
+            if let Some(status) = process.0.try_wait()? {
                 bail!("silo {name} ended with {status}");
             }
             if started.elapsed() > READY_WITHIN {
-                child.kill()?;
                 bail!("silo {name} was not ready within {READY_WITHIN:?}");
             }
             std::thread::sleep(Duration::from_millis(1));
@@ -73,7 +84,7 @@ impl<'a> Cluster<'a> {
         let address = |key: &str| -> Result<SocketAddr> {
             Ok(addresses.get(key).and_then(Value::as_str).context("an address is missing")?.parse()?)
         };
-        Ok(Silo { gateway: address("gateway")?, admin: address("admin")?, ready_after, child })
+        Ok(Silo { gateway: address("gateway")?, admin: address("admin")?, ready_after, process })
     }
 
     /// Deploys the test component; its grains live where they are called first.
@@ -95,14 +106,7 @@ impl<'a> Cluster<'a> {
 
 impl Silo {
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
-    }
-}
-
-impl Drop for Silo {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.process.0.id()
     }
 }
 
@@ -110,37 +114,27 @@ impl Drop for Silo {
 #[derive(Debug)]
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
-    child: Child,
+    process: Process,
 }
 
 impl Peer {
     pub(crate) fn start(kind: &str) -> Result<Self> {
-        let mut child = Command::new(std::env::current_exe()?)
+        let child = Command::new(std::env::current_exe()?)
             .args(["peer", kind])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()?;
+        let mut process = Process(child);
         let mut line = String::new();
-        BufReader::new(child.stdout.take().context("no output")?).read_line(&mut line)?;
+        BufReader::new(process.0.stdout.take().context("no output")?).read_line(&mut line)?;
         match line.trim().parse() {
-            Ok(address) => Ok(Self { address, child }),
-            Err(_) => {
-                let _ = child.kill();
-                let _ = child.wait();
-                bail!("the peer {kind} did not start: {line:?}")
-            }
+            Ok(address) => Ok(Self { address, process }),
+            Err(_) => bail!("the peer {kind} did not start: {line:?}"),
         }
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
-    }
-}
-
-impl Drop for Peer {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.process.0.id()
     }
 }
 

@@ -11,7 +11,7 @@ use std::process::Command;
 use granary_tests::{Cluster, Silo, binary, cli_in, root};
 use serde_json::{Value, json};
 
-use crate::values::{LINE, cases};
+use crate::values::{LINE, cases, key_on};
 
 /// Every file under a folder of the repository, as paths in the repository; what tools write is left out.
 fn files(folder: &str, found: &mut Vec<String>) {
@@ -139,16 +139,9 @@ fn relayed(silo: &Silo, from: &str, to: &str) {
     assert_eq!(call(silo, from, "relay-many", &json!([to, u64::MAX, "text"])), many, "{from} to {to}");
 }
 
-/// The keys of one grain on each of two silos.
-fn keys_on(silos: &[Silo; 2], grain_type: &str) -> [String; 2] {
-    ["silo-1", "silo-2"].map(|name| {
-        let mut grains = (0..64).map(|n| format!("{grain_type}/{n}"));
-        let there = grains.find(|grain| {
-            call(&silos[0], grain, "nothing", &json!([]));
-            silos[0].describe(grain)["silo"] == json!(name)
-        });
-        there.unwrap_or_else(|| panic!("none of 64 grains came to {name}"))
-    })
+/// A grain on each of two silos.
+fn grains_on(silos: &[Silo; 2], grain_type: &str) -> [String; 2] {
+    ["silo-1", "silo-2"].map(|name| format!("{grain_type}/{}", key_on(&silos[0], grain_type, name, "")))
 }
 
 /// Rust to the language, the language to Rust, and the language to itself, on one silo and between two.
@@ -157,8 +150,8 @@ fn relayed_in_a_cluster(component: &Path, grain_type: &str) {
     let silos = [cluster.start("silo-1"), cluster.start("silo-2")];
     silos[0].deploy(&["values"]);
     deploy(&silos[0], component, grain_type);
-    let [rust_here, rust_there] = keys_on(&silos, "values");
-    let [here, there] = keys_on(&silos, grain_type);
+    let [rust_here, rust_there] = grains_on(&silos, "values");
+    let [here, there] = grains_on(&silos, grain_type);
     for (from, to) in [
         (&rust_here, &here),
         (&rust_here, &there),

@@ -56,12 +56,13 @@ fn call(silo: &Silo, key: &str, method: &str, arguments: &Value) -> Value {
     silo.gateway().call(&format!("values/{key}"), method, arguments).unwrap().ok()
 }
 
-/// A key whose activation is on the silo of this name.
-fn key_on(silo: &Silo, name: &str, prefix: &str) -> String {
+/// A key of a type that has the contract, whose activation is on the silo of this name.
+pub(crate) fn key_on(silo: &Silo, grain_type: &str, name: &str, prefix: &str) -> String {
     for n in 0..64 {
         let key = format!("{prefix}{n}");
-        let _ = call(silo, &key, "nothing", &json!([]));
-        if silo.describe(&format!("values/{key}"))["silo"] == json!(name) {
+        let grain = format!("{grain_type}/{key}");
+        let _ = silo.gateway().call(&grain, "nothing", &json!([])).unwrap().ok();
+        if silo.describe(&grain)["silo"] == json!(name) {
             return key;
         }
     }
@@ -73,9 +74,9 @@ fn every_type_of_value_survives_every_way() {
     let cluster = Cluster::new();
     let silos = [cluster.start("silo-1"), cluster.start("silo-2")];
     silos[0].deploy(&["values"]);
-    let here = key_on(&silos[0], "silo-1", "a");
-    let beside = key_on(&silos[0], "silo-1", "b");
-    let there = key_on(&silos[0], "silo-2", "c");
+    let here = key_on(&silos[0], "values", "silo-1", "a");
+    let beside = key_on(&silos[0], "values", "silo-1", "b");
+    let there = key_on(&silos[0], "values", "silo-2", "c");
     let flat = json!([u64::MAX, "é", { "err": 7 }, ["share"]]);
     let many = json!([
         255,

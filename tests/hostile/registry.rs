@@ -12,6 +12,7 @@ use granary_net::{FRAME_BYTES_MAX, FrameDecoder};
 use granary_wasm::inspect::{Inspection, inspect};
 use granary_wit::{Interface, Signature};
 use tokio_util::codec::Decoder as _;
+use wasm_encoder::{ComponentSection as _, CustomSection};
 
 /// The bound on values, as a grain type has it by default.
 const VALUE_BYTES_MAX: usize = 4 << 20;
@@ -209,21 +210,8 @@ fn component() -> Vec<u8> {
 
 /// The component with a custom section.
 fn with_section(name: &str, data: &[u8]) -> Vec<u8> {
-    fn leb(mut value: usize, out: &mut Vec<u8>) {
-        while value > 0x7f {
-            out.push((value & 0x7f) as u8 | 0x80);
-            value >>= 7;
-        }
-        out.push(value as u8);
-    }
-    let mut body = Vec::new();
-    leb(name.len(), &mut body);
-    body.extend_from_slice(name.as_bytes());
-    body.extend_from_slice(data);
     let mut bytes = component();
-    bytes.push(0);
-    leb(body.len(), &mut bytes);
-    bytes.extend(body);
+    CustomSection { name: name.into(), data: data.into() }.append_to_component(&mut bytes);
     bytes
 }
 

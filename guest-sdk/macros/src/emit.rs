@@ -8,7 +8,7 @@ mod reference;
 
 use proc_macro2::TokenStream;
 use quote::{quote, quote_spanned};
-use syn::{Error, ItemStruct};
+use syn::{Error, Ident, ItemStruct};
 
 use crate::args::Args;
 use crate::bindings::Bindings;
@@ -38,6 +38,25 @@ pub(crate) fn allow_all() -> TokenStream {
             clippy::nursery,
             clippy::restriction,
         )]
+    }
+}
+
+/// What every typed reference is: its methods' target, and the text of the grain that it names.
+fn deref_and_display(reference: &Ident, calls: &Ident, grain: &TokenStream) -> TokenStream {
+    quote! {
+        impl ::core::ops::Deref for #reference {
+            type Target = #calls;
+
+            fn deref(&self) -> &#calls {
+                &self.0
+            }
+        }
+
+        impl ::core::fmt::Display for #reference {
+            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                ::core::fmt::Display::fmt(#grain, f)
+            }
+        }
     }
 }
 

@@ -63,6 +63,7 @@ fn reference(facade: &Facade<'_>, names: &Names<'_>) -> TokenStream {
     let calls_docs = format!("The methods of [`{reference}`].");
     let methods = facade.functions().map(|function| method(facade, function, names));
     let helpers = helpers(facade, &reference);
+    let identity = super::deref_and_display(&reference, &calls, &quote!(self.0.__target.grain()));
     quote! {
         /// The interface's id.
         pub const INTERFACE: &str = #id_text;
@@ -93,19 +94,7 @@ fn reference(facade: &Facade<'_>, names: &Names<'_>) -> TokenStream {
 
         impl #calls { #(#methods)* }
 
-        impl ::core::ops::Deref for #reference {
-            type Target = #calls;
-
-            fn deref(&self) -> &#calls {
-                &self.0
-            }
-        }
-
-        impl ::core::fmt::Display for #reference {
-            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
-                ::core::fmt::Display::fmt(self.0.__target.grain(), f)
-            }
-        }
+        #identity
 
         impl ::core::convert::From<#reference> for ::granary_client::GrainRef {
             fn from(reference: #reference) -> Self {

@@ -180,20 +180,9 @@ fn types(facade: &Facade<'_>, reference: &Ident, calls: &Ident, send: &Ident) ->
 }
 
 fn conversions(reference: &Ident, calls: &Ident, send: &Ident) -> TokenStream {
+    let identity = super::deref_and_display(reference, calls, &quote!(&self.0.grain));
     quote! {
-        impl ::core::ops::Deref for #reference {
-            type Target = #calls;
-
-            fn deref(&self) -> &#calls {
-                &self.0
-            }
-        }
-
-        impl ::core::fmt::Display for #reference {
-            fn fmt(&self, f: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
-                ::core::fmt::Display::fmt(&self.0.grain, f)
-            }
-        }
+        #identity
 
         impl ::core::convert::AsRef<::granary_guest::GrainRef> for #reference {
             fn as_ref(&self) -> &::granary_guest::GrainRef {

@@ -20,6 +20,7 @@ mod directory;
 mod membership;
 mod quarantine;
 mod state;
+mod version;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

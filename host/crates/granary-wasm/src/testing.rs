@@ -12,6 +12,7 @@ use granary_core::hosting::{
 use granary_core::id::{ActivationId, GrainId, SiloAddress};
 use granary_wit::push_grain_package;
 use tokio::sync::Semaphore;
+use wasm_encoder::{ComponentSection as _, CustomSection};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::{LiftLowerAbi, ManglingAndAbi, Resolve, WorldId};
 
@@ -115,24 +116,7 @@ pub(crate) fn encode_as(
 
 /// Appends a custom section at the top level.
 pub(crate) fn with_section(mut component: Vec<u8>, name: &str, data: &[u8]) -> Vec<u8> {
-    fn leb(mut value: usize) -> Vec<u8> {
-        let mut out = Vec::new();
-        loop {
-            let byte = (value & 0x7f) as u8;
-            value >>= 7;
-            if value == 0 {
-                out.push(byte);
-                return out;
-            }
-            out.push(byte | 0x80);
-        }
-    }
-    let mut body = leb(name.len());
-    body.extend_from_slice(name.as_bytes());
-    body.extend_from_slice(data);
-    component.push(0);
-    component.extend(leb(body.len()));
-    component.extend(body);
+    CustomSection { name: name.into(), data: data.into() }.append_to_component(&mut component);
     component
 }
 

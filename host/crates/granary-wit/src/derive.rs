@@ -18,7 +18,7 @@ mod definition;
 mod generate;
 mod recover;
 
-pub use generate::{ContractTypes, DerivedPackage, derive_all, derive_package};
+pub use generate::{ContractTypes, DerivedPackage, derive_package};
 pub use recover::{DerivedImport, DerivedShapeError, derived_of};
 
 use crate::compare::{Mismatch, compare, compare_params};

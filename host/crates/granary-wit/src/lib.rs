@@ -26,8 +26,8 @@ mod testing;
 
 pub use compare::{Mismatch, compare, compare_params};
 pub use derive::{
-    ContractTypes, DerivedImport, DerivedPackage, DerivedShapeError, Flavour, derive_all, derive_package,
-    derived_of, is_grain_interface,
+    ContractTypes, DerivedImport, DerivedPackage, DerivedShapeError, Flavour, derive_package, derived_of,
+    is_grain_interface,
 };
 pub use grain::{
     GRAIN_VERSION, GRAIN_WIT, GrainPackageError, call_error_type, grain_ref_type, push_grain_package,

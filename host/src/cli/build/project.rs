@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use serde::Deserialize;
+use wasm_encoder::{ComponentSection as _, CustomSection};
 
 use super::super::{CliError, output, wit};
 use crate::exit_code;
@@ -89,32 +90,8 @@ impl Project {
         let text = serde_json::to_vec(&values)
             .map_err(|error| CliError::new(exit_code::INTERNAL, format!("the properties: {error}")))?;
         let mut bytes = std::fs::read(component).map_err(cannot)?;
-        append_section(&mut bytes, SECTION, &text);
+        CustomSection { name: SECTION.into(), data: text.into() }.append_to_component(&mut bytes);
         std::fs::write(component, bytes).map_err(cannot)
-    }
-}
-
-/// Appends a custom section to a component's bytes.
-fn append_section(bytes: &mut Vec<u8>, name: &str, data: &[u8]) {
-    let mut body = Vec::new();
-    leb128(&mut body, name.len());
-    body.extend_from_slice(name.as_bytes());
-    body.extend_from_slice(data);
-    bytes.push(0);
-    leb128(bytes, body.len());
-    bytes.extend_from_slice(&body);
-}
-
-/// An unsigned number as WebAssembly writes it: seven bits a byte, the lowest first.
-fn leb128(bytes: &mut Vec<u8>, mut value: usize) {
-    loop {
-        let low = u8::try_from(value & 0x7f).unwrap_or_default();
-        value >>= 7;
-        if value == 0 {
-            bytes.push(low);
-            return;
-        }
-        bytes.push(low | 0x80);
     }
 }
 

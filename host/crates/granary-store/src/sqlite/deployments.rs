@@ -5,6 +5,7 @@ use granary_core::membership::table::CasOutcome;
 use rusqlite::{Connection, Row, params};
 
 use super::database::Schema;
+use super::version;
 use crate::DeploymentRecord;
 
 pub(super) const SCHEMA: Schema = Schema {
@@ -30,7 +31,7 @@ pub(super) const SCHEMA: Schema = Schema {
 };
 
 pub(super) fn read(db: &Connection) -> rusqlite::Result<(u64, Vec<DeploymentRecord>)> {
-    let version = version(db)?;
+    let version = version::read(db)?;
     let mut records = db.prepare_cached(
         "SELECT grain_type, digest, bytes, name, revision, properties, deployed_at, grants
          FROM deployments ORDER BY grain_type",
@@ -44,7 +45,7 @@ pub(super) fn put(
     record: &DeploymentRecord,
     expected_version: u64,
 ) -> rusqlite::Result<CasOutcome> {
-    if version(db)? != expected_version {
+    if version::read(db)? != expected_version {
         return Ok(CasOutcome::Conflict);
     }
     db.prepare_cached("INSERT OR REPLACE INTO deployments VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)")?
@@ -58,7 +59,7 @@ pub(super) fn put(
             record.deployed_at,
             record.grants,
         ])?;
-    count_up(db)
+    Ok(CasOutcome::Written { version: version::next(db)? })
 }
 
 pub(super) fn remove(
@@ -66,22 +67,11 @@ pub(super) fn remove(
     grain_type: &str,
     expected_version: u64,
 ) -> rusqlite::Result<CasOutcome> {
-    if version(db)? != expected_version {
+    if version::read(db)? != expected_version {
         return Ok(CasOutcome::Conflict);
     }
     db.prepare_cached("DELETE FROM deployments WHERE grain_type = ?1")?.execute(params![grain_type])?;
-    count_up(db)
-}
-
-fn version(db: &Connection) -> rusqlite::Result<u64> {
-    db.prepare_cached("SELECT version FROM version")?.query_row([], |row| row.get(0))
-}
-
-fn count_up(db: &Connection) -> rusqlite::Result<CasOutcome> {
-    let version = db
-        .prepare_cached("UPDATE version SET version = version + 1 RETURNING version")?
-        .query_row([], |row| row.get(0))?;
-    Ok(CasOutcome::Written { version })
+    Ok(CasOutcome::Written { version: version::next(db)? })
 }
 
 fn record(row: &Row<'_>) -> rusqlite::Result<DeploymentRecord> {

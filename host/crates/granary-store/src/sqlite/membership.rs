@@ -9,6 +9,7 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension as _, Row, named_params, params};
 
 use super::database::Schema;
+use super::version;
 
 pub(super) const SCHEMA: Schema = Schema {
     version: 1,
@@ -36,7 +37,7 @@ pub(super) const SCHEMA: Schema = Schema {
 };
 
 pub(super) fn read(db: &Connection) -> rusqlite::Result<TableSnapshot> {
-    let version = version(db)?;
+    let version = version::read(db)?;
     let mut rows = db.prepare_cached("SELECT * FROM silos")?;
     let rows = rows.query_map([], |row| silo(row).map(|silo| (silo.address, silo)))?;
     Ok(TableSnapshot { version, rows: rows.collect::<Result<_, _>>()? })
@@ -50,7 +51,7 @@ pub(super) fn insert(
     let there = db
         .prepare_cached("SELECT 1 FROM silos WHERE address = ?1")?
         .exists(params![row.address.to_string()])?;
-    if there || version(db)? != expected_version {
+    if there || version::read(db)? != expected_version {
         return Ok(CasOutcome::Conflict);
     }
     put(
@@ -70,7 +71,7 @@ pub(super) fn update(
         .prepare_cached("SELECT etag FROM silos WHERE address = ?1")?
         .query_row(params![row.address.to_string()], |found| found.get(0))
         .optional()?;
-    if etag != Some(row.etag) || version(db)? != expected_version {
+    if etag != Some(row.etag) || version::read(db)? != expected_version {
         return Ok(CasOutcome::Conflict);
     }
     put(
@@ -96,16 +97,10 @@ pub(super) fn remove_dead(db: &Connection, addresses: &[SiloAddress]) -> rusqlit
     Ok(())
 }
 
-fn version(db: &Connection) -> rusqlite::Result<u64> {
-    db.prepare_cached("SELECT version FROM version")?.query_row([], |row| row.get(0))
-}
-
 /// Writes a row whose conditions hold, and counts the version up. The new version is the row's etag: no two
 /// writes share one.
 fn put(db: &Connection, row: &MembershipRow, sql: &str) -> rusqlite::Result<CasOutcome> {
-    let next: u64 = db
-        .prepare_cached("UPDATE version SET version = version + 1 RETURNING version")?
-        .query_row([], |row| row.get(0))?;
+    let next = version::next(db)?;
     let votes = row.votes.iter().fold(String::new(), |mut text, vote| {
         // Writing to a string does not fail.
         let _ = writeln!(text, "{} {}", vote.voter, vote.number);

@@ -6,6 +6,7 @@ use granary_core::quarantine::{Death, QuarantineTable, Quarantined};
 use rusqlite::{Connection, params};
 
 use super::database::Schema;
+use super::version;
 
 pub(super) const SCHEMA: Schema = Schema {
     version: 1,
@@ -57,7 +58,7 @@ pub(super) fn read(db: &Connection) -> rusqlite::Result<(u64, QuarantineTable)> 
             Ok(Quarantined { digest: Digest(row.get(0)?), since_s: row.get(1)?, reason: row.get(2)? })
         })?
         .collect::<Result<_, _>>()?;
-    Ok((version(db)?, QuarantineTable { deaths, quarantined }))
+    Ok((version::read(db)?, QuarantineTable { deaths, quarantined }))
 }
 
 pub(super) fn replace(
@@ -65,7 +66,7 @@ pub(super) fn replace(
     table: &QuarantineTable,
     expected_version: u64,
 ) -> rusqlite::Result<CasOutcome> {
-    if version(db)? != expected_version {
+    if version::read(db)? != expected_version {
         return Ok(CasOutcome::Conflict);
     }
     db.prepare_cached("DELETE FROM deaths")?.execute([])?;
@@ -81,12 +82,5 @@ pub(super) fn replace(
     for it in &table.quarantined {
         insert.execute(params![it.digest.0, it.since_s, it.reason])?;
     }
-    let version = db
-        .prepare_cached("UPDATE version SET version = version + 1 RETURNING version")?
-        .query_row([], |row| row.get(0))?;
-    Ok(CasOutcome::Written { version })
-}
-
-fn version(db: &Connection) -> rusqlite::Result<u64> {
-    db.prepare_cached("SELECT version FROM version")?.query_row([], |row| row.get(0))
+    Ok(CasOutcome::Written { version: version::next(db)? })
 }

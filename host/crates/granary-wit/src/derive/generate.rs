@@ -37,16 +37,6 @@ pub enum ContractTypes {
     Copied,
 }
 
-/// The derived packages of all contracts in a set of packages, by contract name: those packages that are not
-/// Granary's, not WASI's, and not derived themselves, and have interfaces with functions.
-#[must_use]
-pub fn derive_all(resolve: &Resolve, types: ContractTypes) -> Vec<DerivedPackage> {
-    let derived = resolve.packages.iter().filter_map(|(id, _)| derive_package(resolve, id, types));
-    let by_name: BTreeMap<String, DerivedPackage> =
-        derived.map(|package| (package.contract.clone(), package)).collect();
-    by_name.into_values().collect()
-}
-
 /// The derived package of one contract; `None` when it has no interfaces with functions, or is itself
 /// Granary's, WASI's or derived.
 ///

@@ -1,10 +1,20 @@
+use std::collections::BTreeMap;
+
 use wit_parser::Resolve;
 
 use super::generate::KEYWORDS;
-use super::{ContractTypes, DerivedPackage, Flavour, derive_all, derived_of, is_grain_interface};
+use super::{ContractTypes, DerivedPackage, Flavour, derive_package, derived_of, is_grain_interface};
 use crate::grain::push_grain_package;
 use crate::testing::find;
 use crate::{Interface, compare};
+
+/// The derived packages of all contracts, by contract name.
+fn derive_all(resolve: &Resolve, types: ContractTypes) -> Vec<DerivedPackage> {
+    let derived = resolve.packages.iter().filter_map(|(id, _)| derive_package(resolve, id, types));
+    let by_name: BTreeMap<String, DerivedPackage> =
+        derived.map(|package| (package.contract.clone(), package)).collect();
+    by_name.into_values().collect()
+}
 
 /// Derives with uses of the contracts' types, and reads everything together again.
 fn derived(contracts: &[&str]) -> (Resolve, Vec<DerivedPackage>) {
