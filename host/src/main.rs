@@ -4,6 +4,10 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
+/// Calls allocate much and briefly, often on one thread and free on another: glibc's allocator took a seventh of their time.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     granary::cli::Cli::parse().run()
 }

@@ -220,6 +220,9 @@ async fn write_queue(
                 if link.closed.is_cancelled() {
                     return Err(writer.say_goodbye("the silo closes the link").await);
                 }
+                if writer.gather(link.take_requests_peak()).await {
+                    continue;
+                }
                 writer.flush().await?;
                 tokio::select! {
                     item = queue.recv() => match item {

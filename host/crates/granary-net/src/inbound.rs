@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -44,6 +44,8 @@ struct Connection {
     answer_bytes: Arc<Semaphore>,
     /// Requests whose answers are still wanted.
     wanted: Mutex<HashSet<u64>>,
+    /// The most entries of `wanted` since somebody asked.
+    wanted_peak: AtomicUsize,
 }
 
 /// Serves a new connection until it ends.
@@ -149,6 +151,7 @@ async fn converse(
         running: Arc::new(Semaphore::new(limits.requests_per_connection_max)),
         answer_bytes: Arc::new(Semaphore::new(limits.answer_bytes_max)),
         wanted: Mutex::default(),
+        wanted_peak: AtomicUsize::new(0),
     });
     let heard = AtomicBool::new(true);
     let reading = async {
@@ -165,7 +168,7 @@ async fn converse(
     let mut answers = answers;
     let ended = tokio::select! {
         ended = reading => ended,
-        Err(ended) = write_answers(&closed, &mut writer, &mut answers) => ended,
+        Err(ended) = write_answers(&connection, &mut writer, &mut answers) => ended,
         () = closed_for(&closed, GOODBYE_TIMEOUT) => Ended::ClosedHere,
     };
     // Handlers that still run see this and drop their answers instead of waiting for the budget.
@@ -177,16 +180,20 @@ async fn converse(
 }
 
 async fn write_answers(
-    closed: &CancellationToken,
+    connection: &Connection,
     writer: &mut FrameWriter,
     answers: &mut mpsc::Receiver<Answer>,
 ) -> Result<(), Ended> {
+    let closed = &connection.closed;
     loop {
         let answer = match answers.try_recv() {
             Ok(answer) => answer,
             Err(_) => {
                 if closed.is_cancelled() {
                     return Err(writer.say_goodbye("the silo closes the connection").await);
+                }
+                if writer.gather(connection.take_requests_peak()).await {
+                    continue;
                 }
                 writer.flush().await?;
                 tokio::select! {
@@ -235,8 +242,12 @@ impl Connection {
                 .answer_now(encode_with_id(FrameKind::Response, id, &refusal).unwrap_or_default())
                 .await;
         };
-        if !self.wanted.lock().unwrap_or_else(PoisonError::into_inner).insert(id) {
-            return Err(Ended::Unexpected(format!("second request with id {id}")));
+        {
+            let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
+            if !wanted.insert(id) {
+                return Err(Ended::Unexpected(format!("second request with id {id}")));
+            }
+            self.wanted_peak.fetch_max(wanted.len(), Ordering::Relaxed);
         }
         let promise = Promise { connection: Arc::clone(self), id, kept: false };
         self.shared.spawn(async move {
@@ -269,6 +280,11 @@ impl Connection {
     /// Queues a small frame outside the budget; the reader waits while the outbox is full.
     async fn answer_now(&self, frame: Encoded) -> Result<(), Ended> {
         self.outbox.send(Answer { frame, _budget: None }).await.map_err(|_| Ended::ClosedHere)
+    }
+
+    /// The most requests that ran at once since this was last asked.
+    fn take_requests_peak(&self) -> usize {
+        self.wanted_peak.swap(0, Ordering::Relaxed)
     }
 
     /// Takes the request off the list; whether it was still on it.

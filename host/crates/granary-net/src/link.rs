@@ -55,6 +55,8 @@ pub(crate) struct Link {
 #[derive(Debug, Default)]
 struct State {
     calls: HashMap<u64, Waiting>,
+    /// The most entries of `calls` since somebody asked.
+    calls_peak: usize,
     /// Sends fail at once until then, for that reason.
     down: Option<(Instant, String)>,
     /// The link is over, for that reason.
@@ -109,6 +111,7 @@ impl Link {
         self.check(&state)?;
         self.push(Outgoing::Request { id, frame, deadline })?;
         state.calls.insert(id, Waiting { reply, written: false });
+        state.calls_peak = state.calls_peak.max(state.calls.len());
         Ok(receiver)
     }
 
@@ -140,6 +143,13 @@ impl Link {
             }
             None => false,
         }
+    }
+
+    /// The most requests that waited for their answers at once since this was last asked.
+    pub(crate) fn take_requests_peak(&self) -> usize {
+        let mut state = self.state();
+        let now = state.calls.len();
+        std::mem::replace(&mut state.calls_peak, now)
     }
 
     /// Hands a reply to its caller, if there is one.

@@ -21,6 +21,10 @@ const WRITE_BUFFER_BYTES: usize = 64 * 1024;
 /// A write of at most this much must make it into the socket within the silence limit.
 const WRITE_CHUNK_BYTES: usize = 256 * 1024;
 
+/// A write waits for the tasks that are ready when at least so many requests were under way at once since the write
+/// before: their frames then share it. With fewer there is little to share, and the wait itself would cost more.
+const GATHER_REQUESTS_MIN: usize = 12;
+
 /// Why a connection ended.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Ended {
@@ -110,12 +114,17 @@ impl FrameReader {
 pub(crate) struct FrameWriter<W: AsyncWrite + Unpin = WriteHalf> {
     socket: BufWriter<W>,
     stalled_max: Duration,
+    /// How many bytes were buffered when the writer last let other tasks run.
+    gathered_bytes: usize,
+    /// The most requests that were under way at once since the last write.
+    requests_peak: usize,
     stats: Arc<NetStats>,
 }
 
 impl<W: AsyncWrite + Unpin> FrameWriter<W> {
     pub(crate) fn new(socket: W, stalled_max: Duration, stats: Arc<NetStats>) -> Self {
-        Self { socket: BufWriter::with_capacity(WRITE_BUFFER_BYTES, socket), stalled_max, stats }
+        let socket = BufWriter::with_capacity(WRITE_BUFFER_BYTES, socket);
+        Self { socket, stalled_max, gathered_bytes: 0, requests_peak: 0, stats }
     }
 
     pub(crate) async fn write(&mut self, frame: &[u8]) -> Result<(), Ended> {
@@ -136,6 +145,22 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
             self.flush().await
         };
         said.await.err().unwrap_or(Ended::ClosedHere)
+    }
+
+    /// Lets the tasks run that are ready, if there are so many requests that their frames are worth waiting for;
+    /// `requests` is the most that were under way since the last question. False when the buffered bytes are to be
+    /// flushed now.
+    pub(crate) async fn gather(&mut self, requests: usize) -> bool {
+        self.requests_peak = self.requests_peak.max(requests);
+        let buffered = self.socket.buffer().len();
+        let more = buffered != self.gathered_bytes && self.requests_peak >= GATHER_REQUESTS_MIN;
+        if more {
+            self.gathered_bytes = buffered;
+            tokio::task::yield_now().await;
+        } else {
+            (self.gathered_bytes, self.requests_peak) = (0, 0);
+        }
+        more
     }
 
     pub(crate) async fn flush(&mut self) -> Result<(), Ended> {
