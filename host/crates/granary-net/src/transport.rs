@@ -168,3 +168,44 @@ impl<W: AsyncWrite + Unpin> FrameWriter<W> {
         Ok(flushed.await.map_err(|_| Ended::Stalled(self.stalled_max))??)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    fn writer() -> FrameWriter<tokio::io::Sink> {
+        FrameWriter::new(tokio::io::sink(), Duration::from_secs(20), Arc::default())
+    }
+
+    #[tokio::test]
+    async fn many_requests_let_ready_tasks_run_once_before_a_write() {
+        let (mut writer, ran) = (writer(), Arc::new(AtomicUsize::new(0)));
+        writer.write(b"frame").await.unwrap();
+        let counted = Arc::clone(&ran);
+        tokio::spawn(async move { counted.fetch_add(1, Ordering::Relaxed) });
+        assert!(writer.gather(GATHER_REQUESTS_MIN).await);
+        assert_eq!(ran.load(Ordering::Relaxed), 1, "the task that was ready ran meanwhile");
+        assert!(!writer.gather(0).await, "no frame came, so the write goes out");
+        assert!(!writer.gather(0).await, "the peak was of the write before");
+    }
+
+    #[tokio::test]
+    async fn frames_that_come_meanwhile_are_followed_by_another_look() {
+        let mut writer = writer();
+        writer.write(b"frame").await.unwrap();
+        assert!(writer.gather(GATHER_REQUESTS_MIN).await);
+        writer.write(b"frame").await.unwrap();
+        assert!(writer.gather(0).await, "the peak counts until the write");
+        assert!(!writer.gather(0).await);
+    }
+
+    #[tokio::test]
+    async fn few_requests_or_nothing_to_write_are_not_waited_for() {
+        let mut writer = writer();
+        assert!(!writer.gather(usize::MAX).await);
+        writer.write(b"frame").await.unwrap();
+        assert!(!writer.gather(GATHER_REQUESTS_MIN - 1).await);
+    }
+}
