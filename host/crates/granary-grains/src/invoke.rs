@@ -90,11 +90,14 @@ impl Inner {
         let reply = |outcome| CallReply { outcome, location: None };
         match begun {
             Begun::Ended(outcome) => reply(outcome),
+            // What waits is boxed: a call that ends at once shall not carry its room along.
             Begun::Waits(ended) => {
                 let call = async { reply(inline::ended(ended, deadline).await) };
-                cycles::watch(self, watched, call).await
+                Box::pin(cycles::watch(self, watched, call)).await
             }
-            Begun::Refused(request) => cycles::watch(self, watched, self.deliver(&request, deadline)).await,
+            Begun::Refused(request) => {
+                Box::pin(cycles::watch(self, watched, self.deliver(&request, deadline))).await
+            }
         }
     }
 
