@@ -44,8 +44,8 @@ pub(crate) struct World {
 pub(crate) fn runtime() -> Result<Runtime> {
     Ok(tokio::runtime::Builder::new_current_thread()
         .enable_all()
-        .event_interval(1)
-        .global_queue_interval(1)
+        .event_interval(granary_grains::EVENT_INTERVAL)
+        .global_queue_interval(granary_grains::GLOBAL_QUEUE_INTERVAL)
         .build()?)
 }
 

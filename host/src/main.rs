@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-/// Calls allocate much and briefly, often on one thread and free on another: glibc's allocator took a seventh of their time.
+/// Calls allocate much and briefly, often on one thread and free on another, which glibc's allocator is slow at.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

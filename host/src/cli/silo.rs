@@ -95,13 +95,10 @@ pub(crate) fn run(args: SiloArgs) -> Result<(), CliError> {
         ready_file: args.ready_file,
         drain_deadline: args.drain_deadline,
     };
-    // Guests run on this runtime: it looks at its global queue after every task and at I/O after every second one, so that
-    // a grain which computes for long delays others by a tick or two of the epoch and not by sixty. After every task
-    // would leave no two frames to share a write.
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
-        .event_interval(2)
-        .global_queue_interval(1)
+        .event_interval(granary_grains::EVENT_INTERVAL)
+        .global_queue_interval(granary_grains::GLOBAL_QUEUE_INTERVAL)
         .thread_name("silo")
         .build()?;
     let stopped = runtime.block_on(serve(config));

@@ -41,7 +41,7 @@ pub use grains::{DeactivateOutcome, Grains};
 pub use invoke::text::CallTextError;
 pub use metrics::MetricsSnapshot;
 pub use migration::{MigrateError, MigrateTarget, MigrationReport};
-pub use options::{CALL_TIMEOUT_MAX, FORWARDS_MAX, GrainsOptions};
+pub use options::{CALL_TIMEOUT_MAX, EVENT_INTERVAL, FORWARDS_MAX, GLOBAL_QUEUE_INTERVAL, GrainsOptions};
 pub use seams::{
     Directory, DirectoryError, LogSink, MoveOutcome, PeerError, Peers, Seams, ThawOutcome, Types,
 };

@@ -4,6 +4,13 @@ use std::time::Duration;
 
 use granary_core::id::SiloAddress;
 
+/// After how many tasks a tokio runtime that runs grains looks at I/O and timers: a grain that computes for long then
+/// delays others by a tick or two of the epoch, and not by tokio's 61. With 1, hardly two frames would share a write.
+pub const EVENT_INTERVAL: u32 = 2;
+
+/// After how many tasks it looks at its global queue, where wake-ups from outside wait.
+pub const GLOBAL_QUEUE_INTERVAL: u32 = 1;
+
 /// How often a call is passed on by silos that do not have the activation (spec B4.7).
 pub const FORWARDS_MAX: u8 = 2;
 

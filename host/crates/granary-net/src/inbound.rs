@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use granary_core::id::SiloAddress;
@@ -20,7 +20,7 @@ use crate::handshake::{Hello, HelloAck, Refusal};
 use crate::listener::{BadConnection, BadConnectionLog};
 use crate::network::Shared;
 use crate::secure;
-use crate::transport::{Ended, FrameReader, FrameWriter};
+use crate::transport::{Ended, FrameReader, FrameWriter, Peak};
 
 /// Answers that wait for the socket beyond those of running requests: pongs and refusals. When they fill up, the
 /// reader waits.
@@ -43,9 +43,14 @@ struct Connection {
     /// One permit for each byte of waiting answers.
     answer_bytes: Arc<Semaphore>,
     /// Requests whose answers are still wanted.
-    wanted: Mutex<HashSet<u64>>,
-    /// The most entries of `wanted` since somebody asked.
-    wanted_peak: AtomicUsize,
+    wanted: Mutex<Wanted>,
+}
+
+#[derive(Debug, Default)]
+struct Wanted {
+    ids: HashSet<u64>,
+    /// The most entries of `ids` since somebody asked.
+    peak: Peak,
 }
 
 /// Serves a new connection until it ends.
@@ -151,7 +156,6 @@ async fn converse(
         running: Arc::new(Semaphore::new(limits.requests_per_connection_max)),
         answer_bytes: Arc::new(Semaphore::new(limits.answer_bytes_max)),
         wanted: Mutex::default(),
-        wanted_peak: AtomicUsize::new(0),
     });
     let heard = AtomicBool::new(true);
     let reading = async {
@@ -243,11 +247,12 @@ impl Connection {
                 .await;
         };
         {
-            let mut wanted = self.wanted.lock().unwrap_or_else(PoisonError::into_inner);
-            if !wanted.insert(id) {
+            let mut wanted = self.wanted();
+            if !wanted.ids.insert(id) {
                 return Err(Ended::Unexpected(format!("second request with id {id}")));
             }
-            self.wanted_peak.fetch_max(wanted.len(), Ordering::Relaxed);
+            let running = wanted.ids.len();
+            wanted.peak.note(running);
         }
         let promise = Promise { connection: Arc::clone(self), id, kept: false };
         self.shared.spawn(async move {
@@ -284,12 +289,18 @@ impl Connection {
 
     /// The most requests that ran at once since this was last asked.
     fn take_requests_peak(&self) -> usize {
-        self.wanted_peak.swap(0, Ordering::Relaxed)
+        let mut wanted = self.wanted();
+        let now = wanted.ids.len();
+        wanted.peak.take(now)
     }
 
     /// Takes the request off the list; whether it was still on it.
     fn withdraw(&self, id: u64) -> bool {
-        self.wanted.lock().unwrap_or_else(PoisonError::into_inner).remove(&id)
+        self.wanted().ids.remove(&id)
+    }
+
+    fn wanted(&self) -> MutexGuard<'_, Wanted> {
+        self.wanted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use crate::error::NetError;
 use crate::frame::Encoded;
 use crate::handshake::Lane;
+use crate::transport::Peak;
 
 /// What a waiting caller gets.
 pub(crate) type Reply = Result<Response, NetError>;
@@ -56,7 +57,7 @@ pub(crate) struct Link {
 struct State {
     calls: HashMap<u64, Waiting>,
     /// The most entries of `calls` since somebody asked.
-    calls_peak: usize,
+    calls_peak: Peak,
     /// Sends fail at once until then, for that reason.
     down: Option<(Instant, String)>,
     /// The link is over, for that reason.
@@ -111,7 +112,8 @@ impl Link {
         self.check(&state)?;
         self.push(Outgoing::Request { id, frame, deadline })?;
         state.calls.insert(id, Waiting { reply, written: false });
-        state.calls_peak = state.calls_peak.max(state.calls.len());
+        let waiting = state.calls.len();
+        state.calls_peak.note(waiting);
         Ok(receiver)
     }
 
@@ -149,7 +151,7 @@ impl Link {
     pub(crate) fn take_requests_peak(&self) -> usize {
         let mut state = self.state();
         let now = state.calls.len();
-        std::mem::replace(&mut state.calls_peak, now)
+        state.calls_peak.take(now)
     }
 
     /// Hands a reply to its caller, if there is one.

@@ -110,6 +110,22 @@ impl FrameReader {
     }
 }
 
+/// The most of something that was there at once since somebody asked.
+#[derive(Debug, Default)]
+pub(crate) struct Peak(usize);
+
+impl Peak {
+    /// There are so many now.
+    pub(crate) fn note(&mut self, now: usize) {
+        self.0 = self.0.max(now);
+    }
+
+    /// The peak; the next one begins with what is there now.
+    pub(crate) fn take(&mut self, now: usize) -> usize {
+        std::mem::replace(&mut self.0, now)
+    }
+}
+
 /// The writing half. Nothing is sure to leave before [`FrameWriter::flush`].
 pub(crate) struct FrameWriter<W: AsyncWrite + Unpin = WriteHalf> {
     socket: BufWriter<W>,
