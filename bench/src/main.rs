@@ -59,10 +59,6 @@ impl Run {
     }
 }
 
-/// The allocator of the silo, in whose place rows run grains in this process.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     let mut args = std::env::args().skip(1);
     match args.next().as_deref() {
