@@ -6,6 +6,7 @@ use std::sync::Arc;
 use granary_core::hosting::{StateError, StateValue};
 use granary_core::id::GrainId;
 
+use super::fail;
 use crate::{GrainStateStore, STATE_NAME_BYTES_MAX, STATE_VALUE_BYTES_MAX};
 
 type Store = Arc<dyn GrainStateStore>;
@@ -25,16 +26,11 @@ pub async fn grain_state(store: Store) {
     updates_are_never_lost(&store).await;
 }
 
-fn grain(key: &str) -> GrainId {
+pub(super) fn grain(key: &str) -> GrainId {
     match format!("account/{key}").parse() {
         Ok(grain) => grain,
         Err(err) => fail(&format!("{err}")),
     }
-}
-
-#[expect(clippy::panic, reason = "a contract suite reports by panicking")]
-fn fail(why: &str) -> ! {
-    panic!("{why}")
 }
 
 async fn read(store: &Store, key: &str, fence: u64) -> Result<Option<StateValue>, StateError> {
