@@ -7,6 +7,8 @@ mod cluster;
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
 pub mod memory;
+#[cfg(feature = "nats")]
+pub mod nats;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 #[cfg(feature = "sqlite")]
@@ -17,6 +19,8 @@ mod url;
 
 pub use cluster::{CLUSTER_ID_BYTES_MAX, ClusterId, ClusterIdError};
 pub use memory::MemoryStore;
+#[cfg(feature = "nats")]
+pub use nats::{NatsOptions, NatsStore};
 #[cfg(feature = "postgres")]
 pub use postgres::{PostgresOptions, PostgresStore};
 #[cfg(feature = "sqlite")]
