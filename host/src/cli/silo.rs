@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use granary_store::{StoreUrl, StoreUrlError};
 use granary_tls::{EdgeFiles, LinkFiles};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
@@ -17,7 +18,9 @@ use crate::{exit_code, telemetry};
 ///     granary silo                     # one silo; a second one beside it joins by itself
 ///     granary silo --data /var/lib/granary --name silo-1
 ///
-/// Silos with the same data directory form a cluster. SIGTERM or Ctrl-C drains the silo: its activations move to
+/// Silos with the same store and cluster id form a cluster; the store is the data directory unless --store names a
+/// server. A password in its URL belongs into the variable GRANARY__SILO__STORE: everybody on this machine can read a
+/// command line. SIGTERM or Ctrl-C drains the silo: its activations move to
 /// others or are deactivated, and it exits with 0. A second signal stops it at once.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
@@ -25,9 +28,17 @@ pub(crate) struct SiloArgs {
     /// The silo's name, unique in the cluster [default: the first free of silo-1, silo-2, …]
     #[arg(long, env = "GRANARY__SILO__NAME")]
     name: Option<String>,
-    /// The cluster's data directory.
+    /// The data directory; the cluster's, unless --store names another store.
     #[arg(long, env = "GRANARY__SILO__DATA", default_value = ".granary", value_name = "DIR")]
     data: PathBuf,
+    /// Where the cluster's store is: sqlite:PATH, postgres://USER@HOST/DATABASE or nats://HOST [default: the data
+    /// directory]
+    // As text: the argument parser's own errors would show the password.
+    #[arg(long, env = "GRANARY__SILO__STORE", value_name = "URL", hide_env_values = true)]
+    store: Option<String>,
+    /// The CA of the store's server, in PEM form; the connection then is TLS.
+    #[arg(long, env = "GRANARY__SILO__STORE_CA_FILE", value_name = "FILE")]
+    store_ca_file: Option<PathBuf>,
     /// The cluster's id.
     #[arg(long, env = "GRANARY__SILO__CLUSTER", default_value = "default", value_name = "ID")]
     cluster: String,
@@ -80,9 +91,14 @@ pub(crate) fn run(args: SiloArgs) -> Result<(), CliError> {
         _ => None,
     };
     let http_tls = args.http_tls_cert.zip(args.http_tls_key).map(|(cert, key)| EdgeFiles { cert, key });
+    let store = args.store.as_deref().map_or(Ok(StoreUrl::Sqlite(None)), str::parse);
+    let store = store
+        .map_err(|error: StoreUrlError| CliError::new(exit_code::CONFIG, format!("--store: {error}")))?;
     let config = SiloConfig {
         name: args.name,
         data: args.data,
+        store,
+        store_ca_file: args.store_ca_file,
         cluster: args.cluster,
         listen: args.listen,
         gateway: args.gateway,
@@ -111,6 +127,10 @@ async fn serve(config: SiloConfig) -> Result<(), CliError> {
     let scheme = if config.http_tls.is_some() { "https" } else { "http" };
     // As a whole path: a silo started in another folder is another cluster, and should be seen to be.
     let data = std::path::absolute(&config.data).unwrap_or_else(|_| config.data.clone());
+    let store = match &config.store {
+        StoreUrl::Sqlite(None) => String::new(),
+        other => format!(", store {other}"),
+    };
     let mut signals = Signals::new()?;
     let mut silo = tokio::select! {
         started = Silo::start(config) => started.map_err(start_error)?,
@@ -118,7 +138,7 @@ async fn serve(config: SiloConfig) -> Result<(), CliError> {
     };
     let addresses = silo.addresses();
     let told = output::data(&format!(
-        "silo {} is ready: listen {}, gateway {scheme}://{}, admin {scheme}://{}, data {}",
+        "silo {} is ready: listen {}, gateway {scheme}://{}, admin {scheme}://{}, data {}{store}",
         addresses.name,
         addresses.listen,
         addresses.gateway,

@@ -29,6 +29,8 @@ pub struct Nats {
     server: Option<Server>,
     folder: TempDir,
     port: Port,
+    /// Where the other servers of its cluster connect.
+    _route: Option<Port>,
     program: PathBuf,
 }
 
@@ -36,12 +38,47 @@ impl Nats {
     /// Starts a server.
     #[must_use]
     pub fn start(release: NatsRelease) -> Self {
-        Self::start_with(release, "")
+        Self::start_with_files(release, None, "", &[])
     }
 
-    /// Starts a server with more lines in its configuration.
+    /// Starts a server that speaks TLS alone, with a certificate and its key in PEM form.
     #[must_use]
-    pub fn start_with(release: NatsRelease, settings: &str) -> Self {
+    pub fn start_with_tls(release: NatsRelease, certificate: &str, key: &str) -> Self {
+        let files = [("server.pem", certificate), ("server.key", key)];
+        Self::start_with_files(
+            release,
+            None,
+            "tls {\n  cert_file: \"server.pem\"\n  key_file: \"server.key\"\n}",
+            &files,
+        )
+    }
+
+    /// Starts a cluster of so many servers. JetStream elects its leader some time later.
+    #[must_use]
+    pub fn start_cluster(release: NatsRelease, servers: usize) -> Vec<Self> {
+        let routes: Vec<Port> = (0..servers).map(|_| Port::take()).collect();
+        let urls: Vec<String> =
+            routes.iter().map(|route| format!("\"nats://127.0.0.1:{}\"", route.number)).collect();
+        let urls = urls.join(", ");
+        routes
+            .into_iter()
+            .map(|route| {
+                let number = route.number;
+                let settings = format!(
+                    "server_name: \"n{number}\"\n\
+                     cluster {{\n  name: \"tests\"\n  listen: \"127.0.0.1:{number}\"\n  routes: [{urls}]\n}}"
+                );
+                Self::start_with_files(release, Some(route), &settings, &[])
+            })
+            .collect()
+    }
+
+    fn start_with_files(
+        release: NatsRelease,
+        route: Option<Port>,
+        settings: &str,
+        files: &[(&str, &str)],
+    ) -> Self {
         let program = match release {
             NatsRelease::System => system(),
             NatsRelease::Newer => newer(),
@@ -58,7 +95,10 @@ impl Nats {
             folder.path().join("jetstream").display(),
         );
         fs::write(folder.path().join("server.conf"), text).unwrap();
-        let mut this = Self { server: None, folder, port, program };
+        for (name, text) in files {
+            fs::write(folder.path().join(name), text).unwrap();
+        }
+        let mut this = Self { server: None, folder, port, _route: route, program };
         this.restart();
         this
     }
@@ -82,7 +122,7 @@ impl Nats {
         let server = Server::start(
             &self.program,
             |command| {
-                command.arg("--config").arg(self.folder.path().join("server.conf"));
+                command.args(["--config", "server.conf"]).current_dir(self.folder.path());
             },
             None,
             Signal::TERM,

@@ -1,6 +1,7 @@
 //! A PostgreSQL server.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::process::{Signal, getuid};
@@ -31,10 +32,26 @@ impl Postgres {
     /// Starts a server with settings: `fsync=off`.
     #[must_use]
     pub fn start_with(settings: &[&str]) -> Self {
+        Self::start_with_files(settings, &[])
+    }
+
+    /// Starts a server that speaks TLS, with a certificate and its key in PEM form.
+    #[must_use]
+    pub fn start_with_tls(certificate: &str, key: &str) -> Self {
+        let settings = ["ssl=on", "ssl_cert_file=../server.pem", "ssl_key_file=../server.key"];
+        Self::start_with_files(&settings, &[("server.pem", certificate), ("server.key", key)])
+    }
+
+    fn start_with_files(settings: &[&str], files: &[(&str, &str)]) -> Self {
         let programs = programs();
         let folder = tempfile::Builder::new().prefix("granary-postgres-").tempdir().unwrap();
         let password = folder.path().join("password");
         fs::write(&password, PASSWORD).unwrap();
+        for (name, text) in files {
+            let path = folder.path().join(name);
+            fs::write(&path, text).unwrap();
+            fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        }
         if let Some(user) = user() {
             let path = folder.path().display().to_string();
             run(std::process::Command::new("chown").args(["-R", user, &path]));

@@ -15,6 +15,8 @@ pub mod postgres;
 pub mod sqlite;
 #[cfg(any(feature = "sqlite", feature = "postgres"))]
 mod text;
+#[cfg(test)]
+mod tls_files;
 mod url;
 
 pub use cluster::{CLUSTER_ID_BYTES_MAX, ClusterId, ClusterIdError};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_nats::{
-    Client, ConnectError, ConnectErrorKind, ConnectOptions, HeaderMap, RequestError, RequestErrorKind,
+    Client, ConnectError, ConnectErrorKind, ConnectOptions, Event, HeaderMap, RequestError, RequestErrorKind,
     ServerAddr,
 };
 use percent_encoding::percent_decode_str;
@@ -80,7 +80,15 @@ impl Connector {
     }
 
     async fn connect(&self, name: &str) -> Result<Client, StoreError> {
+        let address = self.address.clone();
         let mut options = ConnectOptions::new()
+            .event_callback(move |event| {
+                match event {
+                    Event::Disconnected => tracing::warn!("{address}: the connection to the store ended"),
+                    other => tracing::debug!("{address}: {other}"),
+                }
+                std::future::ready(())
+            })
             .name(format!("granary {name}"))
             .connection_timeout(self.connect_timeout)
             .request_timeout(None)
@@ -109,8 +117,14 @@ impl Connector {
     }
 
     fn connect_error(&self, err: &ConnectError) -> StoreError {
+        if let Some(why) = granary_tls::explain_refused_certificate(err) {
+            return StoreError::Unusable(format!("{}: {why}", self.address));
+        }
         let mut text = format!("{}: {}", self.address, err.kind());
-        if let Some(source) = err.source() {
+        if let Some(source) = err.source().map(ToString::to_string)
+            // The server's own words for it.
+            && !source.ends_with(&err.kind().to_string())
+        {
             text = format!("{text}: {source}");
         }
         match err.kind() {

@@ -8,6 +8,7 @@ use granary_engines::{Nats, NatsRelease, PASSWORD, USER};
 
 use super::*;
 use crate::contract::{self, Adapter};
+use crate::tls_files::TlsFiles;
 use crate::{Store, StoreUrl};
 
 fn url(text: &str) -> ServerUrl {
@@ -92,6 +93,35 @@ async fn no_write_is_lost_or_doubled_while_the_server_is_paused_killed_and_resta
     .await;
 }
 
+/// Three servers, each of which is killed and restarted in turn: what two of them have is enough.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_write_is_lost_or_doubled_while_the_servers_of_a_cluster_die_in_turn() {
+    let mut servers = Nats::start_cluster(NatsRelease::Newer, 3);
+    let addresses: Vec<String> = servers.iter().map(Nats::address).collect();
+    let url = url(&format!("nats://{USER}:{PASSWORD}@{}", addresses.join(",")));
+    let started = Instant::now();
+    let store = loop {
+        let options = NatsOptions { timeout: Duration::from_secs(5), ..NatsOptions::default() };
+        match NatsStore::open(&url, &"c".parse().unwrap(), options).await {
+            Ok(store) => break Arc::new(store),
+            // JetStream has no leader yet.
+            Err(StoreError::Unavailable(_)) if started.elapsed() < Duration::from_secs(60) => {}
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert!(store.warnings().is_empty(), "three replicas: {:?}", store.warnings());
+    let watched = Arc::clone(&store);
+    contract::interrupted(store, async {
+        for server in &mut servers {
+            some_writes(&watched).await;
+            server.kill();
+            some_writes(&watched).await;
+            server.restart();
+        }
+    })
+    .await;
+}
+
 /// The old server may lose a stream when it is killed, so it is not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_write_is_lost_or_doubled_while_an_old_server_is_paused_and_stopped() {
@@ -156,6 +186,21 @@ async fn a_wrong_address_or_password_is_an_error_that_says_what_and_where() {
     let refused = refusal(&url(&server.url()), options).await;
     assert!(matches!(&refused, StoreError::Unavailable(why) if why.contains("timeout")), "{refused}");
     server.resume();
+}
+
+#[tokio::test]
+async fn with_a_ca_the_connection_is_tls_and_the_server_is_who_it_says() {
+    let tls = TlsFiles::new("127.0.0.1");
+    let server = Nats::start_with_tls(NatsRelease::Newer, &tls.certificate, &tls.key);
+    let with = |ca_file| NatsOptions { ca_file: Some(ca_file), ..NatsOptions::default() };
+    let store = open_with(&server, "c", with(tls.ca())).await;
+    assert!(MembershipTable::read(&store).await.is_ok());
+    let refused = refusal(&url(&server.url()), with(TlsFiles::new("127.0.0.1").ca())).await;
+    assert!(matches!(&refused, StoreError::Unusable(why) if why.contains("certificate")), "{refused}");
+    let elsewhere = TlsFiles::new("192.0.2.1");
+    let server = Nats::start_with_tls(NatsRelease::Newer, &elsewhere.certificate, &elsewhere.key);
+    let refused = refusal(&url(&server.url()), with(elsewhere.ca())).await;
+    assert!(matches!(&refused, StoreError::Unusable(why) if why.contains("certificate")), "{refused}");
 }
 
 #[tokio::test]

@@ -9,7 +9,14 @@ use crate::StoreError;
 
 /// The error with the address that it is about.
 pub(super) fn store_error(address: &str, err: &Error) -> StoreError {
+    if let Some(why) = granary_tls::explain_refused_certificate(err) {
+        return StoreError::Unusable(format!("{address}: {why}"));
+    }
     let text = format!("{address}: {}", explain(err));
+    // The library tells it in no other way.
+    if text.contains("server does not support TLS") {
+        return StoreError::Unusable(text);
+    }
     if err.code().is_some_and(is_lasting) {
         StoreError::Unusable(text)
     } else {

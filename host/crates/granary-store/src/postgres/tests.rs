@@ -7,6 +7,7 @@ use granary_engines::{PASSWORD, Postgres, USER};
 
 use super::*;
 use crate::contract::{self, Adapter};
+use crate::tls_files::TlsFiles;
 use crate::{Store, StoreUrl};
 
 fn url(text: &str) -> ServerUrl {
@@ -133,6 +134,28 @@ async fn a_wrong_address_password_or_database_is_an_error_that_says_what_and_whe
     let refused = refusal(&url(&server.url()), options).await;
     assert!(matches!(&refused, StoreError::Unavailable(why) if why.contains("timeout")), "{refused}");
     server.resume();
+}
+
+#[tokio::test]
+async fn with_a_ca_the_connection_is_tls_and_the_server_is_who_it_says() {
+    let tls = TlsFiles::new("127.0.0.1");
+    let server = Postgres::start_with_tls(&tls.certificate, &tls.key);
+    let with = |ca_file| PostgresOptions { ca_file: Some(ca_file), ..PostgresOptions::default() };
+    let store = open_with(&server, "c", with(tls.ca())).await;
+    assert!(MembershipTable::read(&store).await.is_ok());
+    server.execute(
+        "DO 'BEGIN ASSERT (SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
+         WHERE application_name = ''granary''); END'",
+    );
+    let refused = refusal(&url(&server.url()), with(TlsFiles::new("127.0.0.1").ca())).await;
+    assert!(matches!(&refused, StoreError::Unusable(why) if why.contains("certificate")), "{refused}");
+    let elsewhere = TlsFiles::new("192.0.2.1");
+    let server = Postgres::start_with_tls(&elsewhere.certificate, &elsewhere.key);
+    let refused = refusal(&url(&server.url()), with(elsewhere.ca())).await;
+    assert!(matches!(&refused, StoreError::Unusable(why) if why.contains("certificate")), "{refused}");
+    let plain = Postgres::start();
+    let refused = refusal(&url(&plain.url()), with(tls.ca())).await;
+    assert!(matches!(&refused, StoreError::Unusable(why) if why.contains("TLS")), "{refused}");
 }
 
 #[tokio::test]
