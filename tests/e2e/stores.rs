@@ -74,7 +74,7 @@ fn survives(mut server: impl Server) {
     two.kill();
     let killed = Instant::now();
     all_hold(&one, &accounts, 7);
-    println!("all accounts answered {:?} after the kill", killed.elapsed());
+    eprintln!("all accounts answered {:?} after the kill", killed.elapsed());
 
     let three = cluster.start("silo-3");
     agree(&[&one, &three], 2);
@@ -85,7 +85,7 @@ fn survives(mut server: impl Server) {
     three.kill();
     let started = Instant::now();
     let one = cluster.start("silo-1");
-    println!("the first silo of a dead cluster is ready after {:?}", started.elapsed());
+    eprintln!("the first silo of a dead cluster is ready after {:?}", started.elapsed());
     all_hold(&one, &accounts, 7);
     agree(&[&one], 1);
 }
@@ -119,7 +119,7 @@ fn go_on(server: &impl Server) {
     }
     let asked = Instant::now();
     let refused = one.gateway().call("account/live", "deposit", &json!([1])).unwrap();
-    println!("a deposit was answered after {:?}: {refused:?}", asked.elapsed());
+    eprintln!("a deposit was answered after {:?}: {refused:?}", asked.elapsed());
     assert!(!is_made(&refused), "a deposit needs the store: {refused:?}");
     assert!(!refused.body.to_string().contains(PASSWORD));
     server.resume();

@@ -80,7 +80,7 @@ impl Cluster {
         let own = self.store.as_ref().map(|_| self.data.path().join(format!("{name}.data")));
         let mut child = Command::new(crate::binary())
             .args(["silo", "--name", name, "--data"])
-            .arg(own.as_deref().unwrap_or(self.data.path()))
+            .arg(own.as_deref().unwrap_or_else(|| self.data.path()))
             .envs(self.store.as_ref().map(|store| ("GRANARY__SILO__STORE", store)))
             .args(["--listen", "127.0.0.1:0", "--gateway", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
             .arg("--ready-file")

@@ -90,28 +90,28 @@ mod tests {
     #[tokio::test]
     async fn what_a_person_has_to_change_is_told_apart_from_a_server_that_is_away() {
         let data = tempfile::tempdir().unwrap();
-        let open = async |store: &str| {
+        let refusal = async |store: &str| {
             let config = SiloConfig {
                 data: data.path().to_owned(),
                 store: store.parse().unwrap(),
                 ..SiloConfig::default()
             };
-            super::open(&config, &"c".parse().unwrap()).await.err()
+            open(&config, &"c".parse().unwrap()).await.err()
         };
         // Nobody listens on the port of "tcpmux".
         for store in ["postgres://u:secret@127.0.0.1:1/db", "nats://u:secret@127.0.0.1:1"] {
-            let Some(StartError::Cluster(why)) = open(store).await else { panic!("{store}") };
+            let Some(StartError::Cluster(why)) = refusal(store).await else { panic!("{store}") };
             assert!(why.contains("127.0.0.1:1") && !why.contains("secret"), "{why}");
         }
-        let Some(StartError::Config(why)) = open("nats://127.0.0.1:1?colour=blue").await else { panic!() };
+        let Some(StartError::Config(why)) = refusal("nats://127.0.0.1:1?colour=blue").await else { panic!() };
         assert!(why.contains("`colour`"), "{why}");
-        assert!(open("sqlite").await.is_none());
+        assert!(refusal("sqlite").await.is_none());
         let config = SiloConfig {
             data: data.path().to_owned(),
             store_ca_file: Some("ca.pem".into()),
             ..SiloConfig::default()
         };
-        let error = super::open(&config, &"c".parse().unwrap()).await.err();
+        let error = open(&config, &"c".parse().unwrap()).await.err();
         assert!(
             matches!(&error, Some(StartError::Config(why)) if why.contains("--store-ca-file")),
             "{error:?}"

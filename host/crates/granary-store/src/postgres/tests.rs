@@ -193,6 +193,23 @@ async fn a_server_that_turns_read_only_is_unavailable_until_it_is_back() {
     assert_eq!(store.insert(row, 0).await, Ok(CasOutcome::Written { version: 1 }));
 }
 
+/// On one thread, which is busy while the server restarts: the connection is not known to be broken when the read is
+/// sent.
+#[tokio::test]
+async fn a_read_on_a_connection_that_broke_meanwhile_is_sent_once_more() {
+    let mut server = Postgres::start();
+    let store = open(&server, "c").await;
+    assert_eq!(MembershipTable::read(&*store).await, Ok(TableSnapshot::default()));
+    server.restart();
+    assert_eq!(MembershipTable::read(&*store).await, Ok(TableSnapshot::default()));
+    server.restart();
+    // A write is not: it might be applied twice.
+    let row = contract::some_row();
+    let refused = store.insert(row.clone(), 0).await;
+    assert!(matches!(&refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+    assert_eq!(store.insert(row, 0).await, Ok(CasOutcome::Written { version: 1 }));
+}
+
 #[tokio::test]
 async fn a_newer_layout_and_a_foreign_schema_are_refused() {
     let server = Postgres::start();
