@@ -1,5 +1,7 @@
 //! `granary silo`: runs a silo until it is told to stop.
 
+mod file;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -25,6 +27,9 @@ use crate::{exit_code, telemetry};
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct SiloArgs {
+    /// Settings in TOML: a key of the table [silo] is a flag without its dashes. Flags and variables win.
+    #[arg(long, env = "GRANARY__CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
     /// The silo's name, unique in the cluster [default: the first free of silo-1, silo-2, …]
     #[arg(long, env = "GRANARY__SILO__NAME")]
     name: Option<String>,
@@ -34,7 +39,13 @@ pub(crate) struct SiloArgs {
     /// Where the cluster's store is: sqlite:PATH, postgres://USER@HOST/DATABASE or nats://HOST [default: the data
     /// directory]
     // As text: the argument parser's own errors would show the password.
-    #[arg(long, env = "GRANARY__SILO__STORE", value_name = "URL", hide_env_values = true)]
+    #[arg(
+        long,
+        env = "GRANARY__SILO__STORE",
+        value_name = "URL",
+        hide_env_values = true,
+        hide_default_value = true
+    )]
     store: Option<String>,
     /// The CA of the store's server, in PEM form; the connection then is TLS.
     #[arg(long, env = "GRANARY__SILO__STORE_CA_FILE", value_name = "FILE")]
@@ -84,13 +95,24 @@ pub(crate) struct SiloArgs {
 }
 
 pub(crate) fn run(args: SiloArgs) -> Result<(), CliError> {
+    let args = match &args.config {
+        // Without the program's name: the verb takes its place.
+        Some(path) => file::with_file(path, std::env::args_os().skip(1))?,
+        None => args,
+    };
     telemetry::init();
     raise_descriptor_limit();
     let link_tls = match (args.tls_cert, args.tls_key, args.tls_ca) {
         (Some(cert), Some(key), Some(ca)) => Some(LinkFiles { cert, key, ca }),
-        _ => None,
+        (None, None, None) => None,
+        // The argument parser asks for all of them, but not of what a file says.
+        _ => return Err(incomplete("tls-cert, tls-key and tls-ca")),
     };
-    let http_tls = args.http_tls_cert.zip(args.http_tls_key).map(|(cert, key)| EdgeFiles { cert, key });
+    let http_tls = match (args.http_tls_cert, args.http_tls_key) {
+        (Some(cert), Some(key)) => Some(EdgeFiles { cert, key }),
+        (None, None) => None,
+        _ => return Err(incomplete("http-tls-cert and http-tls-key")),
+    };
     let store = args.store.as_deref().map_or(Ok(StoreUrl::Sqlite(None)), str::parse);
     let store = store
         .map_err(|error: StoreUrlError| CliError::new(exit_code::CONFIG, format!("--store: {error}")))?;
@@ -120,6 +142,10 @@ pub(crate) fn run(args: SiloArgs) -> Result<(), CliError> {
     let stopped = runtime.block_on(serve(config));
     runtime.shutdown_timeout(Duration::from_millis(500));
     stopped
+}
+
+fn incomplete(settings: &str) -> CliError {
+    CliError::new(exit_code::CONFIG, format!("{settings} go together: give all of them, or none"))
 }
 
 async fn serve(config: SiloConfig) -> Result<(), CliError> {
