@@ -21,6 +21,7 @@ mod peers;
 mod process;
 mod quarantine;
 mod start;
+mod store;
 mod tls;
 mod types;
 mod watched;

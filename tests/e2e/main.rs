@@ -29,6 +29,7 @@ mod presence;
 mod quarantine;
 mod security;
 mod silo_life;
+mod stores;
 mod tls;
 mod top;
 mod values;

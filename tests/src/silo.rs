@@ -13,10 +13,12 @@ use crate::{CliOutput, Http, cli, guest, wait_until};
 /// How long a silo may take to become ready; it takes well under a second on an idle machine.
 const READY_WITHIN: Duration = Duration::from_secs(60);
 
-/// A data directory and the silos that were started on it.
+/// A data directory and the silos that were started on it; or a server that holds the store, and the silos that were
+/// started with it, each with a data directory of its own.
 #[derive(Debug)]
 pub struct Cluster {
     data: TempDir,
+    store: Option<String>,
 }
 
 /// One silo process.
@@ -39,7 +41,13 @@ impl Default for Cluster {
 impl Cluster {
     #[must_use]
     pub fn new() -> Self {
-        Self { data: tempfile::tempdir().unwrap() }
+        Self { data: tempfile::tempdir().unwrap(), store: None }
+    }
+
+    /// A cluster whose store is at this address.
+    #[must_use]
+    pub fn with_store(url: &str) -> Self {
+        Self { store: Some(url.to_owned()), ..Self::new() }
     }
 
     #[must_use]
@@ -69,9 +77,11 @@ impl Cluster {
         let ready = self.data.path().join(format!("{name}.ready"));
         let _ = std::fs::remove_file(&ready);
         let log = self.data.path().join(format!("{name}.log"));
+        let own = self.store.as_ref().map(|_| self.data.path().join(format!("{name}.data")));
         let mut child = Command::new(crate::binary())
             .args(["silo", "--name", name, "--data"])
-            .arg(self.data.path())
+            .arg(own.as_deref().unwrap_or_else(|| self.data.path()))
+            .envs(self.store.as_ref().map(|store| ("GRANARY__SILO__STORE", store)))
             .args(["--listen", "127.0.0.1:0", "--gateway", "127.0.0.1:0", "--admin", "127.0.0.1:0"])
             .arg("--ready-file")
             .arg(&ready)

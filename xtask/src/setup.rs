@@ -5,6 +5,7 @@
 
 mod apt;
 mod debian;
+mod engines;
 mod tools;
 mod wasip2;
 
@@ -21,7 +22,7 @@ use crate::report;
 pub(crate) struct Options {
     /// Where the `wasm32-wasip2` target comes from when it is missing.
     pub(crate) wasip2: Source,
-    /// Whether the test runner is needed, and the languages that tests build grains in.
+    /// Whether the test runner is needed, the languages that tests build grains in, and the servers that they store in.
     pub(crate) test_runner: bool,
 }
 
@@ -40,6 +41,9 @@ pub(crate) fn run(options: Options) -> Result<()> {
         ensure(&tools::TEST_RUNNER)?;
         ensure(&tools::NODE)?;
         ensure(&tools::PYTHON)?;
+        ensure(&engines::POSTGRES)?;
+        ensure(&engines::NATS_SYSTEM)?;
+        ensure(&engines::NATS_NEW)?;
     }
     report::line(format_args!("set-up: complete after {}", report::seconds(started.elapsed())));
     Ok(())

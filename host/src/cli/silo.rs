@@ -1,10 +1,13 @@
 //! `granary silo`: runs a silo until it is told to stop.
 
+mod file;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use granary_store::{StoreUrl, StoreUrlError};
 use granary_tls::{EdgeFiles, LinkFiles};
 use rustix::process::{Resource, getrlimit, setrlimit};
 
@@ -17,17 +20,36 @@ use crate::{exit_code, telemetry};
 ///     granary silo                     # one silo; a second one beside it joins by itself
 ///     granary silo --data /var/lib/granary --name silo-1
 ///
-/// Silos with the same data directory form a cluster. SIGTERM or Ctrl-C drains the silo: its activations move to
+/// Silos with the same store and cluster id form a cluster; the store is the data directory unless --store names a
+/// server. A password in its URL belongs into the variable GRANARY__SILO__STORE: everybody on this machine can read a
+/// command line. SIGTERM or Ctrl-C drains the silo: its activations move to
 /// others or are deactivated, and it exits with 0. A second signal stops it at once.
 #[derive(Debug, Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct SiloArgs {
+    /// Settings in TOML: a key of the table [silo] is a flag without its dashes. Flags and variables win.
+    #[arg(long, env = "GRANARY__CONFIG", value_name = "FILE")]
+    config: Option<PathBuf>,
     /// The silo's name, unique in the cluster [default: the first free of silo-1, silo-2, …]
     #[arg(long, env = "GRANARY__SILO__NAME")]
     name: Option<String>,
-    /// The cluster's data directory.
+    /// The data directory; the cluster's, unless --store names another store.
     #[arg(long, env = "GRANARY__SILO__DATA", default_value = ".granary", value_name = "DIR")]
     data: PathBuf,
+    /// Where the cluster's store is: sqlite:PATH, postgres://USER@HOST/DATABASE or nats://HOST [default: the data
+    /// directory]
+    // As text: the argument parser's own errors would show the password.
+    #[arg(
+        long,
+        env = "GRANARY__SILO__STORE",
+        value_name = "URL",
+        hide_env_values = true,
+        hide_default_value = true
+    )]
+    store: Option<String>,
+    /// The CA of the store's server, in PEM form; the connection then is TLS.
+    #[arg(long, env = "GRANARY__SILO__STORE_CA_FILE", value_name = "FILE")]
+    store_ca_file: Option<PathBuf>,
     /// The cluster's id.
     #[arg(long, env = "GRANARY__SILO__CLUSTER", default_value = "default", value_name = "ID")]
     cluster: String,
@@ -73,16 +95,32 @@ pub(crate) struct SiloArgs {
 }
 
 pub(crate) fn run(args: SiloArgs) -> Result<(), CliError> {
+    let args = match &args.config {
+        // Without the program's name: the verb takes its place.
+        Some(path) => file::with_file(path, std::env::args_os().skip(1))?,
+        None => args,
+    };
     telemetry::init();
     raise_descriptor_limit();
     let link_tls = match (args.tls_cert, args.tls_key, args.tls_ca) {
         (Some(cert), Some(key), Some(ca)) => Some(LinkFiles { cert, key, ca }),
-        _ => None,
+        (None, None, None) => None,
+        // The argument parser asks for all of them, but not of what a file says.
+        _ => return Err(incomplete("tls-cert, tls-key and tls-ca")),
     };
-    let http_tls = args.http_tls_cert.zip(args.http_tls_key).map(|(cert, key)| EdgeFiles { cert, key });
+    let http_tls = match (args.http_tls_cert, args.http_tls_key) {
+        (Some(cert), Some(key)) => Some(EdgeFiles { cert, key }),
+        (None, None) => None,
+        _ => return Err(incomplete("http-tls-cert and http-tls-key")),
+    };
+    let store = args.store.as_deref().map_or(Ok(StoreUrl::Sqlite(None)), str::parse);
+    let store = store
+        .map_err(|error: StoreUrlError| CliError::new(exit_code::CONFIG, format!("--store: {error}")))?;
     let config = SiloConfig {
         name: args.name,
         data: args.data,
+        store,
+        store_ca_file: args.store_ca_file,
         cluster: args.cluster,
         listen: args.listen,
         gateway: args.gateway,
@@ -106,11 +144,19 @@ pub(crate) fn run(args: SiloArgs) -> Result<(), CliError> {
     stopped
 }
 
+fn incomplete(settings: &str) -> CliError {
+    CliError::new(exit_code::CONFIG, format!("{settings} go together: give all of them, or none"))
+}
+
 async fn serve(config: SiloConfig) -> Result<(), CliError> {
     let drain_deadline = config.drain_deadline;
     let scheme = if config.http_tls.is_some() { "https" } else { "http" };
     // As a whole path: a silo started in another folder is another cluster, and should be seen to be.
     let data = std::path::absolute(&config.data).unwrap_or_else(|_| config.data.clone());
+    let store = match &config.store {
+        StoreUrl::Sqlite(None) => String::new(),
+        other => format!(", store {other}"),
+    };
     let mut signals = Signals::new()?;
     let mut silo = tokio::select! {
         started = Silo::start(config) => started.map_err(start_error)?,
@@ -118,7 +164,7 @@ async fn serve(config: SiloConfig) -> Result<(), CliError> {
     };
     let addresses = silo.addresses();
     let told = output::data(&format!(
-        "silo {} is ready: listen {}, gateway {scheme}://{}, admin {scheme}://{}, data {}",
+        "silo {} is ready: listen {}, gateway {scheme}://{}, admin {scheme}://{}, data {}{store}",
         addresses.name,
         addresses.listen,
         addresses.gateway,

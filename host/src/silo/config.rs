@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use granary_store::StoreUrl;
 use granary_tls::{EdgeFiles, LinkFiles};
 
 /// The ports that a first silo takes when nothing is said; a second one on the host takes the next ten, and so on.
@@ -23,8 +24,12 @@ struct Ports {
 pub struct SiloConfig {
     /// Unique in the cluster; `None`: the first of `silo-1`, `silo-2`, … that is free in the data directory.
     pub name: Option<String>,
-    /// The cluster's data directory. Silos with the same one form a cluster.
+    /// The silo's data directory. Silos with the same one form a cluster, unless `store` names another store.
     pub data: PathBuf,
+    /// Where the cluster's store is. Silos with the same store and cluster id form a cluster.
+    pub store: StoreUrl,
+    /// The CA that the store's server is checked against.
+    pub store_ca_file: Option<PathBuf>,
     /// The cluster's id; silos of other clusters are refused.
     pub cluster: String,
     /// Where other silos connect; port 0 takes any free one.
@@ -54,6 +59,8 @@ impl Default for SiloConfig {
         Self {
             name: None,
             data: PathBuf::from(".granary"),
+            store: StoreUrl::Sqlite(None),
+            store_ca_file: None,
             cluster: "default".to_owned(),
             listen: None,
             gateway: None,

@@ -13,7 +13,7 @@ use granary_core::wire::OneWay;
 use granary_grains::{Grains, GrainsOptions, Seams};
 use granary_http::{AdminToken, EdgeAccess, EdgeKind, EdgeLimits, EdgeServer};
 use granary_net::{Lane, NetConfig, NetLimits, Network};
-use granary_store::sqlite::{OpenOptions, SqliteStore};
+use granary_store::{ClusterId, ClusterIdError, Store};
 use granary_wasm::artifact::{CompileCommand, Compiler, CompilerConfig};
 use granary_wasm::{EngineConfig, WasmEngine};
 use tokio_util::sync::CancellationToken;
@@ -24,7 +24,7 @@ use super::config::{Listeners, SiloConfig};
 use super::deployments::{Deployments, DeploymentsParts};
 use super::directory::{self, DirectoryParts};
 use super::failpoint::Failpoint;
-use super::home::{Home, HomeError, HostIdentity};
+use super::home::{Home, HomeError};
 use super::inbound::Inbound;
 use super::logs::GuestLogs;
 use super::manifests;
@@ -35,7 +35,7 @@ use super::quarantine::Quarantine;
 use super::tls::Identities;
 use super::types::TypeRegistry;
 use super::watched::Watcher;
-use super::{Addresses, Silo, StartError, Switches, fault, random_seed};
+use super::{Addresses, Silo, StartError, Switches, fault, random_seed, store};
 
 /// How many names `silo-1`, `silo-2`, … are tried when none is given.
 const DEFAULT_NAMES_MAX: u32 = 100;
@@ -56,12 +56,12 @@ async fn watcher(
     config: &SiloConfig,
     name: &str,
     generation: i32,
-    store: &SqliteStore,
+    store: &Arc<dyn Store>,
 ) -> Result<Watcher, StartError> {
     let failpoint = Failpoint::read().map_err(config_error)?;
     // Before the first engine: wasmtime's handlers come before these.
     fault::install().map_err(internal)?;
-    let quarantine = Quarantine::new(Arc::new(store.clone()), config.data.clone());
+    let quarantine = Quarantine::new(Arc::<dyn Store>::clone(store), config.data.clone());
     quarantine.report_own(name).await.map_err(|error| StartError::Cluster(error.to_string()))?;
     let file = fault::open(&config.data, name).map_err(config_error)?;
     Ok(Watcher { quarantine: Arc::new(quarantine), file, generation, panics: Arc::default(), failpoint })
@@ -77,8 +77,12 @@ pub(super) async fn start(config: SiloConfig) -> Result<Silo, StartError> {
     let listeners = config.bind().map_err(config_error)?;
     let listen = listeners.listen.local_addr().map_err(internal)?.ip().to_canonical();
     let identities = Identities::load(&config, listen).map_err(config_error)?;
+    let cluster: ClusterId = config
+        .cluster
+        .parse()
+        .map_err(|error: ClusterIdError| StartError::Config(format!("--cluster: {error}")))?;
     // The store first: it checks the format and the rights of the data directory as a whole.
-    let store = SqliteStore::open(&config.data, OpenOptions::default()).map_err(config_error)?;
+    let store = store::open(&config, &cluster).await?;
     let (name, home) = open_home(&config)?;
     let addresses = addresses(&name, &listeners).map_err(internal)?;
     let me = SiloAddress { ip: listen, port: addresses.listen.port(), generation: home.generation };
@@ -148,7 +152,7 @@ struct Boot<'a> {
     name: &'a str,
     me: SiloAddress,
     addresses: &'a Addresses,
-    store: &'a SqliteStore,
+    store: &'a Arc<dyn Store>,
     identities: &'a Identities,
     watcher: &'a Watcher,
 }
@@ -187,7 +191,7 @@ impl Boot<'_> {
                 directory: Arc::new(directory.clone()),
                 peers: Arc::new(peers.clone()),
                 types: Arc::clone(&registry) as Arc<dyn granary_grains::Types>,
-                state: Arc::new(self.store.clone()),
+                state: Arc::<dyn Store>::clone(self.store),
                 logs: Arc::new(LogTee { logs: Arc::clone(&logs) }),
             },
             tracker.clone(),
@@ -224,7 +228,7 @@ impl Boot<'_> {
         cell: &PartsCell,
         switches: &Switches,
     ) -> Result<membership::MembershipHandle, StartError> {
-        let host = HostIdentity::read();
+        let host = store::host_identity(self.config).map_err(internal)?;
         let identity = SiloIdentity {
             address: self.me,
             name: self.name.to_owned(),
@@ -239,7 +243,7 @@ impl Boot<'_> {
         let cell = Arc::clone(cell);
         let parts = MembershipParts {
             config,
-            table: Arc::new(self.store.clone()),
+            table: Arc::<dyn Store>::clone(self.store),
             network: Arc::clone(network),
             data: self.config.data.clone(),
             host,
@@ -302,8 +306,8 @@ impl Boot<'_> {
         let (grains, tracker) = (grains.clone(), tracker.clone());
         let (network, view, me) = (peers.network(), membership.outputs.view.clone(), self.me);
         Ok(Arc::new(Deployments::new(DeploymentsParts {
-            records: Arc::new(self.store.clone()),
-            blobs: Arc::new(self.store.clone()),
+            records: Arc::<dyn Store>::clone(self.store),
+            blobs: Arc::<dyn Store>::clone(self.store),
             engine,
             compiler,
             registry: Arc::clone(registry),

@@ -1,6 +1,8 @@
 //! The suite that every engine passes. Each function wants a store that is empty, and panics where the store
 //! breaks a promise.
 
+mod adapter;
+mod faults;
 mod membership;
 mod state;
 
@@ -12,15 +14,24 @@ use granary_core::quarantine::{Death, QuarantineTable, Quarantined};
 
 use crate::{BlobStore, DeploymentRecord, DeploymentStore, QuarantineStore};
 
+pub use adapter::Adapter;
+pub use faults::{ends_in_time, interrupted, lost_acknowledgements, stale_reads};
 pub use membership::membership_table;
 pub use state::grain_state;
 
-/// The deployments: a versioned table.
-///
-/// # Panics
-/// When the store breaks the contract.
-pub async fn deployments(store: Arc<dyn DeploymentStore>) {
-    let record = |grain_type: &str, revision: u64| DeploymentRecord {
+#[expect(clippy::panic, reason = "a contract suite reports by panicking")]
+fn fail(why: &str) -> ! {
+    panic!("{why}")
+}
+
+/// A row as a silo that joins would write it.
+#[must_use]
+pub fn some_row() -> granary_core::membership::table::MembershipRow {
+    membership::row(1)
+}
+
+fn record(grain_type: &str, revision: u64) -> DeploymentRecord {
+    DeploymentRecord {
         grain_type: grain_type.to_owned(),
         digest: Digest::of(grain_type.as_bytes()),
         bytes: 12_345,
@@ -29,7 +40,14 @@ pub async fn deployments(store: Arc<dyn DeploymentStore>) {
         properties: r#"{"placement-strategy":"random"}"#.to_owned(),
         deployed_at: 1_800_000_000,
         grants: if revision > 1 { r#"{"env":{"A":"b"}}"#.to_owned() } else { String::new() },
-    };
+    }
+}
+
+/// The deployments: a versioned table.
+///
+/// # Panics
+/// When the store breaks the contract.
+pub async fn deployments(store: Arc<dyn DeploymentStore>) {
     assert_eq!(store.read().await, Ok((0, vec![])), "a new store is empty");
     assert_eq!(store.put(record("counter", 1), 1).await, Ok(CasOutcome::Conflict), "a future version");
     assert_eq!(store.put(record("counter", 1), 0).await, Ok(CasOutcome::Written { version: 1 }));

@@ -3,15 +3,31 @@
 //! Nothing here replicates data: a store is an existing engine. Policy (who is dead, when to retry) is not here
 //! either.
 
+mod cluster;
 #[cfg(any(test, feature = "contract"))]
 pub mod contract;
 pub mod memory;
+#[cfg(feature = "nats")]
+pub mod nats;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+#[cfg(any(feature = "sqlite", feature = "postgres"))]
+mod text;
+#[cfg(test)]
+mod tls_files;
+mod url;
 
+pub use cluster::{CLUSTER_ID_BYTES_MAX, ClusterId, ClusterIdError};
 pub use memory::MemoryStore;
+#[cfg(feature = "nats")]
+pub use nats::{NatsOptions, NatsStore};
+#[cfg(feature = "postgres")]
+pub use postgres::{PostgresOptions, PostgresStore};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{OpenOptions, SqliteStore};
+pub use url::{ServerUrl, StoreUrl, StoreUrlError};
 
 use granary_core::hosting::{BoxFuture, StateError, StateValue};
 use granary_core::id::{Digest, GrainId, SiloAddress};
@@ -167,6 +183,11 @@ pub trait BlobStore: Send + Sync {
     /// The bytes, verified against the digest; `None` when absent (or found corrupt, which is logged).
     fn get(&self, digest: Digest) -> BoxFuture<'_, Result<Option<Vec<u8>>, StoreError>>;
 }
+
+/// All that a cluster keeps, in one engine.
+pub trait Store: MembershipTable + GrainStateStore + DeploymentStore + QuarantineStore + BlobStore {}
+
+impl<T> Store for T where T: MembershipTable + GrainStateStore + DeploymentStore + QuarantineStore + BlobStore {}
 
 /// Refuses names and values beyond the limits, alike in all engines.
 fn check_state_size(name: &str, value_bytes: usize) -> Result<(), StateError> {

@@ -274,6 +274,12 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn lost_acknowledgements_and_stale_reads_do_no_harm() {
+        contract::lost_acknowledgements(Arc::new(MemoryStore::new())).await;
+        contract::stale_reads(Arc::new(MemoryStore::new())).await;
+    }
+
+    #[tokio::test]
     async fn grain_state_keeps_the_contract() {
         contract::grain_state(Arc::new(MemoryStore::new())).await;
     }

@@ -38,7 +38,7 @@ use crate::{
 use blobs::BlobFiles;
 use database::Database;
 
-pub use directory::{DATA_FORMAT, network_file_system};
+pub use directory::{DATA_FORMAT, network_file_system, prepare};
 
 /// How a store is opened.
 #[derive(Debug, Clone)]
@@ -92,7 +92,7 @@ impl SqliteStore {
     /// network file system or has a newer format, or when a database is corrupt; [`StoreError::Unavailable`] when
     /// another process keeps a database locked.
     pub fn open(data: &Path, options: OpenOptions) -> Result<Self, StoreError> {
-        directory::prepare(data, &options)?;
+        prepare(data, &options)?;
         let cluster = data.join("cluster");
         let database =
             |name: &str, schema| Database::open(&cluster.join(format!("{name}.db")), name, schema, &options);

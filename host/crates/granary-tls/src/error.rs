@@ -48,6 +48,18 @@ pub fn explain_io(error: &std::io::Error) -> String {
     }
 }
 
+/// Says what a refused certificate means, if there is one among an error and its causes.
+#[must_use]
+pub fn explain_refused_certificate(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    if let Some(error @ Error::InvalidCertificate(_)) = error.downcast_ref() {
+        return Some(explain(error));
+    }
+    // What an I/O error wraps is not its source, but its source's predecessor.
+    let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+    let inner = inner.map(|inner| inner as &(dyn std::error::Error + 'static));
+    inner.or_else(|| error.source()).and_then(explain_refused_certificate)
+}
+
 fn certificate(error: &CertificateError) -> String {
     match error {
         CertificateError::Expired | CertificateError::ExpiredContext { .. } => {

@@ -27,7 +27,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::server::ParsedCertificate;
 
 pub use crate::edge::{EdgeFiles, EdgeTls};
-pub use crate::error::{TlsError, explain, explain_io};
+pub use crate::error::{TlsError, explain, explain_io, explain_refused_certificate};
 pub use crate::link::{LinkFiles, LinkTls};
 pub use crate::outgoing::outgoing;
 pub use crate::read::{FILE_BYTES_MAX, read_certificates};

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use granary_core::id::SiloAddress;
 use granary_core::membership::table::{CasOutcome, MembershipRow, SiloStatus, TableSnapshot, Vote};
 
+use super::fail;
 use crate::MembershipTable;
 
 type Table = Arc<dyn MembershipTable>;
@@ -27,7 +28,7 @@ pub async fn membership_table(table: Table) {
     reads_are_snapshots(&table).await;
 }
 
-fn row(port: u16) -> MembershipRow {
+pub(super) fn row(port: u16) -> MembershipRow {
     MembershipRow {
         address: SiloAddress { ip: [127, 0, 0, 1].into(), port, generation: 100 },
         name: format!("silo-{port} \"ä\""),
@@ -56,11 +57,6 @@ async fn stored(table: &Table, port: u16) -> (u64, MembershipRow) {
         Some(found) => (snapshot.version, found),
         None => fail(&format!("the row of port {port} is not in the table")),
     }
-}
-
-#[expect(clippy::panic, reason = "a contract suite reports by panicking")]
-fn fail(why: &str) -> ! {
-    panic!("{why}")
 }
 
 async fn rows_come_back_complete(table: &Table) {

@@ -26,8 +26,13 @@ const NETWORK_FILE_SYSTEMS: [(u64, &str); 6] = [
     (0x00c3_6400, "Ceph"),
 ];
 
-/// Makes the directory and its parts, and checks that they are usable.
-pub(super) fn prepare(data: &Path, options: &OpenOptions) -> Result<(), StoreError> {
+/// Makes a data directory and its parts, and checks that they are usable: what opening a store there begins with. Blocks
+/// for some file operations.
+///
+/// # Errors
+/// [`StoreError::Unusable`], with path and reason, when the path is no directory, cannot be written, lies on a network
+/// file system or has a newer format.
+pub fn prepare(data: &Path, options: &OpenOptions) -> Result<(), StoreError> {
     make(data)?;
     if !options.allow_network_file_system {
         refuse_network_file_system(data)?;

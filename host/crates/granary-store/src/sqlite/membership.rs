@@ -1,15 +1,15 @@
 //! The membership table in SQL. One row holds the version, so that a write with a stale one changes nothing.
 
-use std::fmt::Write as _;
 use std::str::FromStr;
 
 use granary_core::id::SiloAddress;
-use granary_core::membership::table::{CasOutcome, MembershipRow, SiloStatus, TableSnapshot, Vote};
+use granary_core::membership::table::{CasOutcome, MembershipRow, TableSnapshot};
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension as _, Row, named_params, params};
 
 use super::database::Schema;
 use super::version;
+use crate::text::{parse_status, parse_votes, status_text, votes_text};
 
 pub(super) const SCHEMA: Schema = Schema {
     version: 1,
@@ -101,11 +101,6 @@ pub(super) fn remove_dead(db: &Connection, addresses: &[SiloAddress]) -> rusqlit
 /// writes share one.
 fn put(db: &Connection, row: &MembershipRow, sql: &str) -> rusqlite::Result<CasOutcome> {
     let next = version::next(db)?;
-    let votes = row.votes.iter().fold(String::new(), |mut text, vote| {
-        // Writing to a string does not fail.
-        let _ = writeln!(text, "{} {}", vote.voter, vote.number);
-        text
-    });
     db.prepare_cached(sql)?.execute(named_params! {
         ":address": row.address.to_string(),
         ":name": row.name,
@@ -115,7 +110,7 @@ fn put(db: &Connection, row: &MembershipRow, sql: &str) -> rusqlite::Result<CasO
         ":host": row.host_id,
         ":boot": row.boot_id,
         ":process": row.process_id,
-        ":votes": votes,
+        ":votes": votes_text(&row.votes),
         ":etag": next,
     })?;
     Ok(CasOutcome::Written { version: next })
@@ -125,58 +120,33 @@ fn silo(row: &Row<'_>) -> rusqlite::Result<MembershipRow> {
     Ok(MembershipRow {
         address: parsed(row, "address")?,
         name: row.get("name")?,
-        status: status(row)?,
+        status: read_as(row, "status", parse_status)?,
         gateway: parsed(row, "gateway")?,
         admin: parsed(row, "admin")?,
         host_id: row.get("host_id")?,
         boot_id: row.get("boot_id")?,
         process_id: row.get("process_id")?,
-        votes: votes(row)?,
+        votes: read_as(row, "votes", parse_votes)?,
         etag: row.get("etag")?,
         renewal: row.get("renewal")?,
     })
-}
-
-fn status_text(status: SiloStatus) -> &'static str {
-    match status {
-        SiloStatus::Joining => "joining",
-        SiloStatus::Active => "active",
-        SiloStatus::ShuttingDown => "shutting-down",
-        SiloStatus::Dead => "dead",
-    }
-}
-
-fn status(row: &Row<'_>) -> rusqlite::Result<SiloStatus> {
-    let text: String = row.get("status")?;
-    match text.as_str() {
-        "joining" => Ok(SiloStatus::Joining),
-        "active" => Ok(SiloStatus::Active),
-        "shutting-down" => Ok(SiloStatus::ShuttingDown),
-        "dead" => Ok(SiloStatus::Dead),
-        _ => Err(malformed(row, "status", format!("{text:?} is no status of a silo"))),
-    }
-}
-
-fn votes(row: &Row<'_>) -> rusqlite::Result<Vec<Vote>> {
-    let text: String = row.get("votes")?;
-    let vote = |line: &str| {
-        let (voter, number) = line.split_once(' ')?;
-        Some(Vote { voter: voter.parse().ok()?, number: number.parse().ok()? })
-    };
-    text.lines()
-        .map(|line| vote(line).ok_or_else(|| malformed(row, "votes", format!("{line:?} is no vote"))))
-        .collect()
 }
 
 fn parsed<T: FromStr>(row: &Row<'_>, column: &str) -> rusqlite::Result<T>
 where
     T::Err: std::fmt::Display,
 {
-    let text: String = row.get(column)?;
-    text.parse().map_err(|err: T::Err| malformed(row, column, err.to_string()))
+    read_as(row, column, |text| text.parse().map_err(|err: T::Err| err.to_string()))
 }
 
-fn malformed(row: &Row<'_>, column: &str, why: String) -> rusqlite::Error {
-    let index = row.as_ref().column_index(column).unwrap_or(0);
-    rusqlite::Error::FromSqlConversionFailure(index, Type::Text, why.into())
+fn read_as<T>(
+    row: &Row<'_>,
+    column: &str,
+    parse: impl FnOnce(&str) -> Result<T, String>,
+) -> rusqlite::Result<T> {
+    let text: String = row.get(column)?;
+    parse(&text).map_err(|why| {
+        let index = row.as_ref().column_index(column).unwrap_or(0);
+        rusqlite::Error::FromSqlConversionFailure(index, Type::Text, why.into())
+    })
 }

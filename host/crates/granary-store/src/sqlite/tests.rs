@@ -3,10 +3,9 @@
 
 use std::fs;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
-use crate::contract;
+use crate::contract::{self, Adapter};
 
 fn open(data: &Path) -> SqliteStore {
     SqliteStore::open(data, OpenOptions::default()).unwrap()
@@ -19,89 +18,9 @@ fn refusal(data: &Path) -> String {
     }
 }
 
-/// Passes each operation to the next of two stores: two processes' worth on one directory.
-struct Alternating {
-    stores: [SqliteStore; 2],
-    turn: AtomicUsize,
-}
-
-impl Alternating {
-    fn new(data: &Path) -> Arc<Self> {
-        Arc::new(Self { stores: [open(data), open(data)], turn: AtomicUsize::new(0) })
-    }
-
-    fn next(&self) -> &SqliteStore {
-        &self.stores[self.turn.fetch_add(1, Ordering::Relaxed) % 2]
-    }
-}
-
-impl MembershipTable for Alternating {
-    fn read(&self) -> BoxFuture<'_, Result<TableSnapshot, StoreError>> {
-        MembershipTable::read(self.next())
-    }
-    fn insert(&self, row: MembershipRow, version: u64) -> BoxFuture<'_, Result<CasOutcome, StoreError>> {
-        self.next().insert(row, version)
-    }
-    fn update(&self, row: MembershipRow, version: u64) -> BoxFuture<'_, Result<CasOutcome, StoreError>> {
-        self.next().update(row, version)
-    }
-    fn renew(&self, address: SiloAddress) -> BoxFuture<'_, Result<bool, StoreError>> {
-        self.next().renew(address)
-    }
-    fn remove_dead(&self, addresses: Vec<SiloAddress>) -> BoxFuture<'_, Result<(), StoreError>> {
-        self.next().remove_dead(addresses)
-    }
-}
-
-impl GrainStateStore for Alternating {
-    fn read(
-        &self,
-        grain: GrainId,
-        name: String,
-        fence: u64,
-    ) -> BoxFuture<'_, Result<Option<StateValue>, StateError>> {
-        GrainStateStore::read(self.next(), grain, name, fence)
-    }
-    fn write(
-        &self,
-        grain: GrainId,
-        name: String,
-        value: Vec<u8>,
-        expected: Option<String>,
-        fence: u64,
-    ) -> BoxFuture<'_, Result<String, StateError>> {
-        self.next().write(grain, name, value, expected, fence)
-    }
-    fn clear(
-        &self,
-        grain: GrainId,
-        name: String,
-        expected: Option<String>,
-        fence: u64,
-    ) -> BoxFuture<'_, Result<(), StateError>> {
-        self.next().clear(grain, name, expected, fence)
-    }
-}
-
-impl DeploymentStore for Alternating {
-    fn read(&self) -> BoxFuture<'_, Result<(u64, Vec<DeploymentRecord>), StoreError>> {
-        DeploymentStore::read(self.next())
-    }
-    fn put(&self, record: DeploymentRecord, version: u64) -> BoxFuture<'_, Result<CasOutcome, StoreError>> {
-        DeploymentStore::put(self.next(), record, version)
-    }
-    fn remove(&self, grain_type: String, version: u64) -> BoxFuture<'_, Result<CasOutcome, StoreError>> {
-        self.next().remove(grain_type, version)
-    }
-}
-
-impl BlobStore for Alternating {
-    fn put(&self, bytes: Vec<u8>) -> BoxFuture<'_, Result<Digest, StoreError>> {
-        BlobStore::put(self.next(), bytes)
-    }
-    fn get(&self, digest: Digest) -> BoxFuture<'_, Result<Option<Vec<u8>>, StoreError>> {
-        self.next().get(digest)
-    }
+/// Two processes' worth on one directory.
+fn shared(data: &Path) -> Arc<Adapter> {
+    Arc::new(Adapter::alternating(vec![Arc::new(open(data)), Arc::new(open(data))]))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -113,7 +32,7 @@ async fn the_membership_table_keeps_the_contract() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_stores_on_one_directory_keep_the_contract_of_the_membership_table() {
     let data = tempfile::tempdir().unwrap();
-    contract::membership_table(Alternating::new(data.path())).await;
+    contract::membership_table(shared(data.path())).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -125,7 +44,7 @@ async fn grain_state_keeps_the_contract() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_stores_on_one_directory_keep_the_contract_of_grain_state() {
     let data = tempfile::tempdir().unwrap();
-    contract::grain_state(Alternating::new(data.path())).await;
+    contract::grain_state(shared(data.path())).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -138,14 +57,21 @@ async fn the_quarantine_keeps_the_contract() {
 async fn deployments_keep_the_contract_alone_and_shared() {
     let data = tempfile::tempdir().unwrap();
     contract::deployments(Arc::new(open(&data.path().join("alone")))).await;
-    contract::deployments(Alternating::new(&data.path().join("shared"))).await;
+    contract::deployments(shared(&data.path().join("shared"))).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn blobs_keep_the_contract_alone_and_shared() {
     let data = tempfile::tempdir().unwrap();
     contract::blobs(Arc::new(open(&data.path().join("alone")))).await;
-    contract::blobs(Alternating::new(&data.path().join("shared"))).await;
+    contract::blobs(shared(&data.path().join("shared"))).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lost_acknowledgements_and_stale_reads_do_no_harm() {
+    let data = tempfile::tempdir().unwrap();
+    contract::lost_acknowledgements(Arc::new(open(&data.path().join("lost")))).await;
+    contract::stale_reads(Arc::new(open(&data.path().join("stale")))).await;
 }
 
 #[tokio::test]
