@@ -64,33 +64,45 @@ impl Server {
     }
 
     /// SIGKILL to it and to all that it started, and waits for the end.
+    ///
+    /// A server refuses to start on data that a process of its predecessor still has open.
     pub(crate) fn kill(mut self) {
-        self.signal_all(Signal::KILL);
+        // Who stands still starts nobody, so this finds all of them.
+        let family = self.signal_all(Signal::STOP);
+        for &pid in &family {
+            let _ = kill_process(pid_of(pid), Signal::KILL);
+        }
         self.child.wait().unwrap();
+        let started = Instant::now();
+        while family.iter().any(|&pid| is_alive(pid)) {
+            assert!(started.elapsed() < STOPPED_WITHIN, "processes {family:?} live on after SIGKILL");
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
 
     /// Stands still, with its connections open.
     pub(crate) fn pause(&self) {
-        self.signal_all(Signal::STOP);
+        let _ = self.signal_all(Signal::STOP);
     }
 
     /// Goes on after a pause.
     pub(crate) fn resume(&self) {
-        self.signal_all(Signal::CONT);
+        let _ = self.signal_all(Signal::CONT);
     }
 
     fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    fn signal_all(&self, signal: Signal) {
+    /// Returns to whom it went.
+    fn signal_all(&self, signal: Signal) -> Vec<u32> {
         let mut done: Vec<u32> = Vec::new();
         // The first stands still first; what it had started by then is found in the next round at the latest.
         loop {
             let family = family(self.child.id());
             let new: Vec<u32> = family.into_iter().filter(|pid| !done.contains(pid)).collect();
             if new.is_empty() {
-                return;
+                return done;
             }
             for pid in new {
                 // Its end meanwhile is no failure.
@@ -151,6 +163,13 @@ pub(crate) fn run(command: &mut Command) {
     let output = output.unwrap_or_else(|error| panic!("cannot run {command:?}: {error}"));
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{command:?} ended with {}:\n{said}", output.status);
+}
+
+/// Whether a process is there and has not ended: one that nobody waited for yet has.
+fn is_alive(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')')
+        .is_some_and(|(_, rest)| !matches!(rest.trim_start().chars().next(), Some('Z' | 'X')))
 }
 
 fn pid_of(pid: u32) -> Pid {
