@@ -3,7 +3,7 @@
 use std::error::Error as _;
 
 use tokio_postgres::Error;
-use tokio_postgres::error::SqlState;
+use tokio_postgres::error::{Severity, SqlState};
 
 use crate::StoreError;
 
@@ -27,6 +27,12 @@ pub(super) fn store_error(address: &str, err: &Error) -> StoreError {
 /// A stored value that does not read back: somebody else wrote to the table.
 pub(super) fn malformed(address: &str, column: &str, why: &dyn std::fmt::Display) -> StoreError {
     StoreError::Unusable(format!("{address}: a stored value of {column} cannot be read: {why}"))
+}
+
+/// Whether the connection ends with this error, or has ended: after `FATAL` the server closes it.
+pub(super) fn ends_connection(err: &Error) -> bool {
+    let severity = err.as_db_error().and_then(tokio_postgres::error::DbError::parsed_severity);
+    err.is_closed() || matches!(severity, Some(Severity::Fatal | Severity::Panic))
 }
 
 fn is_lasting(code: &SqlState) -> bool {

@@ -9,6 +9,7 @@ use tokio::time::{Instant, timeout_at};
 use tokio_postgres::Row;
 use tokio_postgres::types::{ToSql, Type};
 
+use super::error::ends_connection;
 use super::session::{Connector, Session};
 use crate::StoreError;
 
@@ -78,10 +79,13 @@ impl Lane {
         let session = timeout_at(deadline, self.session()).await.map_err(|_| late())??;
         match timeout_at(deadline, session.client.query_typed(sql, params)).await {
             Ok(Ok(rows)) => Ok(rows),
-            Ok(Err(err)) if session.is_usable() => Err(Failure::Lasting(self.connector.error(&err))),
             // By another statement on this connection, which came a little earlier.
             Ok(Err(_)) if session.is_given_up() => Err(late()),
-            Ok(Err(err)) => Err(Failure::Broken(self.connector.error(&err))),
+            Ok(Err(err)) if !session.is_usable() || ends_connection(&err) => {
+                session.retire();
+                Err(Failure::Broken(self.connector.error(&err)))
+            }
+            Ok(Err(err)) => Err(Failure::Lasting(self.connector.error(&err))),
             Err(_) => {
                 // A server that stands still would hold all that comes after on this connection.
                 session.give_up();

@@ -21,12 +21,13 @@ pub(super) struct Session {
     pub(super) client: Client,
     task: JoinHandle<()>,
     given_up: AtomicBool,
+    retired: AtomicBool,
 }
 
 impl Session {
     /// Whether more can be sent.
     pub(super) fn is_usable(&self) -> bool {
-        !self.is_given_up() && !self.client.is_closed()
+        !self.is_given_up() && !self.retired.load(Ordering::Acquire) && !self.client.is_closed()
     }
 
     /// Whether it was ended on this side.
@@ -40,8 +41,13 @@ impl Session {
         self.task.abort();
     }
 
+    /// Sends nothing more on it, since the server ends it. Its own task notices that a little later.
+    pub(super) fn retire(&self) {
+        self.retired.store(true, Ordering::Release);
+    }
+
     fn new(client: Client, task: JoinHandle<()>) -> Self {
-        Self { client, task, given_up: AtomicBool::new(false) }
+        Self { client, task, given_up: AtomicBool::new(false), retired: AtomicBool::new(false) }
     }
 }
 
